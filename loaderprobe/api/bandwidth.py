@@ -27,8 +27,7 @@ from loaderprobe.render.bandwidth import bandwidth_columns, bandwidth_document
 from loaderprobe.render.format import counted
 from loaderprobe.storage.by_ranks import RanksStep, climb
 from loaderprobe.storage.files import Sample, encoded_pieces, locate_pieces, sample_files
-from loaderprobe.storage.objects import probe_objects
-from loaderprobe.storage.probe import ProbeRequest, place_of, probe_bandwidth
+from loaderprobe.storage.probe import ProbeRequest, place_of, probe_bandwidth, probe_objects
 from loaderprobe.storage.reader import PIECES_A_READER
 from loaderprobe.system.host import SystemClock
 from loaderprobe.system.pagecache import LinuxPageCache, drop_all_caches

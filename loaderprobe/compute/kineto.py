@@ -221,7 +221,9 @@ def convert(events: Iterable[RawEvent], window: Window, **known: Any) -> Timelin
     work = [(kind, event) for event in every if event.on_gpu and (kind := device_kind(event)) is not None]
     valid = [(kind, event) for kind, event in work if reader.keep(event)]
     own = [(kind, event) for kind, event in valid if event.device == window.device]
-    kept = reader.cut([(kind, event) for kind, event in own if _within(event, window)])
+    if not window.whole:
+        own = [(kind, e) for kind, e in own if e.begin_ns < window.end_ns and e.end_ns > window.begin_ns]
+    kept = reader.cut(own)
     inside = [call for call in calls if window.begin_ns <= call.begin_ns <= window.end_ns]
     issued = {call.correlation for call in inside if KERNEL_LAUNCH.match(call.name)}
     _check(inside, issued, [kind for kind, _ in kept])
@@ -259,10 +261,6 @@ def _is_call(event: RawEvent) -> bool:
     if event.on_gpu or event.annotation:
         return False
     return event.activity in (None, "cuda_runtime", "cuda_driver") and HOST_CALL.match(event.name) is not None
-
-
-def _within(event: RawEvent, window: Window) -> bool:
-    return window.whole or (event.begin_ns < window.end_ns and event.end_ns > window.begin_ns)
 
 
 def _with_earlier(calls: Iterable[RawEvent], kept: Work, window: Window) -> list[RawEvent]:
@@ -323,8 +321,6 @@ def _most_common(numbers: Iterable[int]) -> int | None:
 
 @dataclass(slots=True)
 class _Reader:
-    """Reads the records of one window once."""
-
     window: Window
     launched: dict[int, RawEvent] = field(default_factory=dict)
     names: dict[str, int] = field(default_factory=dict)

@@ -166,7 +166,8 @@ class GpuDecoder:
         with torch.cuda.stream(self._stream):
             self._stream.synchronize()
             try:
-                decoded = decode_jpeg(split(lengths, packed), mode=ImageReadMode.RGB, device=self._device)
+                files = list(torch.split(packed, lengths.tolist()))
+                decoded = decode_jpeg(files, mode=ImageReadMode.RGB, device=self._device)
             except RuntimeError as error:
                 raise BadValue(
                     f"the GPU cannot decode a batch: {error}", hint="the GPU decodes only JPEG files"
@@ -177,11 +178,6 @@ class GpuDecoder:
         for tensor in (images, labels):
             tensor.record_stream(user)
         return images, labels
-
-
-def split(lengths: torch.Tensor, packed: torch.Tensor) -> list[torch.Tensor]:
-    """The bytes of each file, as views."""
-    return list(torch.split(packed, lengths.tolist()))
 
 
 def crop() -> v2.Compose:

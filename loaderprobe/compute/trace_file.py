@@ -163,7 +163,9 @@ def read_trace(path: Path, *, annotation: str = "", progress: Progress = lambda 
         for event in _events(stream, reader.found):
             reader.take(event)
     progress(size, size)
-    return reader.ended()
+    reader.keep_first()
+    reader.found.spans.waits = reader.found.spans.waits or reader.in_stacks
+    return reader.found
 
 
 @contextmanager
@@ -371,7 +373,7 @@ class _Reader:
     found: Recording
     annotation: str
     _threads: dict[Any, int] = field(default_factory=dict)
-    _in_stacks: list[HostSpan] = field(default_factory=list)
+    in_stacks: list[HostSpan] = field(default_factory=list)
 
     def take(self, event: _Event) -> None:
         kind = event.cat
@@ -409,12 +411,6 @@ class _Reader:
         if len(found.events) > SOME_MORE * MOST_RECORDS:
             self.keep_first()
 
-    def ended(self) -> Recording:
-        """What was read, when all of it was taken."""
-        self.keep_first()
-        self.found.spans.waits = self.found.spans.waits or self._in_stacks
-        return self.found
-
     def keep_first(self) -> None:
         """Of too many records, keep the first by time."""
         found = self.found
@@ -442,7 +438,7 @@ class _Reader:
         """Where a span that marks something belongs; None for any other."""
         spans = self.found.spans
         if kind == "python_function":
-            return self._in_stacks if IN_STACK.search(name) else None
+            return self.in_stacks if IN_STACK.search(name) else None
         if name.startswith(STEP):
             return spans.steps
         if name.startswith(OPTIMIZER):

@@ -35,14 +35,6 @@ def checked_model(name: str, make_model: MakeModel) -> Any:
     return model
 
 
-def _published_model() -> MakeModel:
-    # Ranks with another model do without torchvision, which takes 2 s in each of them.
-    from torchvision.models import resnet50
-
-    made: MakeModel = resnet50
-    return made
-
-
 def autocast_on(device: torch.device, dtype: torch.dtype | None) -> AbstractContextManager[Any]:
     """Autocast to a type; none without one."""
     return torch.autocast(device.type, dtype=dtype or torch.bfloat16, enabled=dtype is not None)
@@ -87,7 +79,12 @@ class Trainer:
         if device.type == "cuda" and self.precision in ("fp32", "tf32"):
             # torch allows TF32 for convolutions by default.
             torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = self.precision == "tf32"
-        model = checked_model(spec.model, make_model or _published_model())
+        if make_model is None:
+            # Ranks with another model do without torchvision, which takes 2 s in each of them.
+            from torchvision.models import resnet50
+
+            make_model = resnet50
+        model = checked_model(spec.model, make_model)
         model = model.to(device, memory_format=self.memory_format).train()
         wrapped = among_ranks(model)
         self._model: Any = torch.compile(wrapped) if spec.compile else wrapped

@@ -19,7 +19,7 @@ from threading import Lock
 from PIL import Image
 
 from loaderprobe.datasets.generate.manifest import read_manifest
-from loaderprobe.datasets.layouts import FILES, LAYOUTS, blocks, damage, format_of
+from loaderprobe.datasets.layouts import FILES, LAYOUTS, NAMES, blocks, damage, format_of
 from loaderprobe.errors import BadValue
 from loaderprobe.protocols import OnImages
 from loaderprobe.records.files import IMAGE_SUFFIXES, FileSet, SkippedFile, masked
@@ -154,11 +154,9 @@ def generated_set(directory: Path, *, sample: int, seed: int) -> FileSet:
     The manifest is trusted except for sizes: a missing or incomplete file raises BadValue.
     """
     manifest = read_manifest(directory)
-    if manifest is None:
+    if manifest is None or manifest.spec.layout not in NAMES:
         raise BadValue(f"{directory} holds no complete generated data set", hint="run `loaderprobe generate` again")
     spec, several = manifest.spec, manifest.spec.layout != FILES
-    if several and not manifest.image_bytes:
-        return scan_layout(directory, spec.layout, sample=sample, seed=seed, progress=lambda *_: None)
     blocks = list(spec.blocks(manifest.images))
     random.Random(seed).shuffle(blocks)
     chosen: list[tuple[int, int]] = []

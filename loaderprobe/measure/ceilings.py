@@ -23,9 +23,8 @@ from loaderprobe.records.remark import Remark
 from loaderprobe.records.thresholds import BY_REQUESTS
 from loaderprobe.records.verdict import Evidence
 from loaderprobe.storage.files import LARGE_BLOCK_BYTES, Piece, Sample, blocks, locate_pieces
-from loaderprobe.storage.objects import ONE_INTERPRETER, ObjectEngine, probe_objects
 from loaderprobe.storage.phase import PhaseSettings, run_fastest
-from loaderprobe.storage.probe import ProbeRequest, probe_bandwidth
+from loaderprobe.storage.probe import ONE_INTERPRETER, ObjectEngine, ProbeRequest, probe_bandwidth, probe_objects
 from loaderprobe.storage.reader import ReadEngine, ReadOrder, Supply, ThreadEngine
 from loaderprobe.store.run_directory import RunDirectory
 from loaderprobe.system.device import locate_root, reads_from_storage

@@ -15,9 +15,8 @@ from typing import Self
 from loaderprobe.records.measurement import Missing
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.waits import WaitSamples
-from loaderprobe.system.process import child_environment, signal_name
-from loaderprobe.system.waits import let_be_read_by, start_ticks
-from loaderprobe.system.waits_process import GONE, read_rounds
+from loaderprobe.system.process import child_environment, read_process, signal_name
+from loaderprobe.system.waits import GONE, let_be_read_by, read_rounds
 
 RATE_HZ = 12.0
 # It takes a tenth of a second; on a file system that is cold and far away, some more.
@@ -30,7 +29,7 @@ Threads = Callable[[], Sequence[tuple[int, int]]]
 def looking_command(folder: Path, rate_hz: float) -> list[str]:
     """The command line of the sampling process, a child of this one."""
     arguments = [str(folder), str(os.getpid()), str(rate_hz)]
-    return [sys.executable, "-P", "-m", "loaderprobe.system.waits_process", *arguments]
+    return [sys.executable, "-P", "-m", "loaderprobe.system.waits", *arguments]
 
 
 class WaitsSampler:
@@ -145,5 +144,5 @@ class WaitsSampler:
 
 def _word(pid: int, tid: int) -> str:
     """A thread in the input format of the sampling process."""
-    started = start_ticks(pid)
-    return f"{pid},{tid},{started}" if started is not None else GONE
+    process = read_process(pid)
+    return f"{pid},{tid},{process.start}" if process else GONE

@@ -72,7 +72,10 @@ class RanksStep:
 
 @dataclass(slots=True)
 class RankReader:
-    """One rank's part: reads its shard when rank 0 says so, and reports."""
+    """One rank's part: reads its shard when rank 0 says so, and reports.
+
+    On rank 0 it implements `ReadEngine` with the ranks of one step, each in its own shard for the agreed time.
+    """
 
     asked: ReadTogether
     group: Group
@@ -81,7 +84,10 @@ class RankReader:
     """Its part of those that it shares with others."""
     engine: ReadEngine = field(default_factory=ThreadEngine)
     shard: tuple[Piece, ...] = field(init=False)
-    runs: int = field(init=False, default=0)
+    name: Engine = field(init=False, default="threads")
+    reports: list[tuple[Reading, ...]] = field(init=False, default_factory=list)
+    """On rank 0, of all ranks, by run."""
+    _runs: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
         self.shard = decoded_pieces(self.asked.pieces)[self.group.rank :: self.group.size]
@@ -97,8 +103,8 @@ class RankReader:
 
     def take_part(self) -> tuple[Reading, ...]:
         """Read for the agreed time, and report; returns, on rank 0, what all report."""
-        supply = Supply(Sample(pieces=self.shard), self.cache, seed=self.asked.seed + self.runs)
-        self.runs += 1
+        supply = Supply(Sample(pieces=self.shard), self.cache, seed=self.asked.seed + self._runs)
+        self._runs += 1
         supply.ahead(1)
         # All evict before any reads.
         self.group.all_reduce_max(0)
@@ -114,6 +120,31 @@ class RankReader:
         until_ns = -self.group.all_reduce_max(full)[0]
         reports = self.group.gather(encoded(_report(reading, read_bytes, until_ns)))
         return tuple(decoded(report, Reading) for report in reports)
+
+    def read(self, pieces: Sequence[Piece], order: ReadOrder) -> Reading:
+        """One run of all. Raises BadValue where a rank reads nothing, or all for too short a time."""
+        self.send(True)
+        parts = self.take_part()
+        _check(parts, self.asked.places)
+        self.reports.append(parts)
+        self._check_length()
+        return replace(together(parts), taken=len(pieces))
+
+    def _check_length(self) -> None:
+        """Raises BadValue where all read together for too short a time, even if every run were as long as these."""
+        ranks = self.group.size
+        each_s = sum(length for run in self.reports for length, _ in run[0].slices) / len(self.reports)
+        asked_s = self.asked.seconds
+        least_s = LEAST_SHARE * asked_s
+        if each_s * MOST_ROUNDS >= least_s:
+            return
+        pieces = ranks * len(self.shard)
+        needed = math.ceil(2 * pieces * least_s / (each_s * MOST_ROUNDS))
+        raise BadValue(
+            f"{ranks} rank{'s' * (ranks > 1)} with {pieces // ranks} files each read for {format_duration(each_s)} "
+            f"at a time: too short for --seconds {asked_s:g}",
+            hint=f"give some {float(significant(needed, 2)):,.0f} files, or fewer ranks, or a shorter --seconds",
+        )
 
 
 def _report(reading: Reading, read_bytes: int | None, until_ns: int) -> Reading:
@@ -131,40 +162,6 @@ def _report(reading: Reading, read_bytes: int | None, until_ns: int) -> Reading:
     )
 
 
-@dataclass(slots=True)
-class RankEngine:
-    """Rank 0's part: implements `ReadEngine` with the ranks of one step, each in its own shard for the agreed time."""
-
-    reader: RankReader
-    name: Engine = "threads"
-    runs: list[tuple[Reading, ...]] = field(default_factory=list)
-
-    def read(self, pieces: Sequence[Piece], order: ReadOrder) -> Reading:
-        """One run of all. Raises BadValue where a rank reads nothing, or all for too short a time."""
-        self.reader.send(True)
-        parts = self.reader.take_part()
-        _check(parts, self.reader.asked.places)
-        self.runs.append(parts)
-        self._check_length()
-        return replace(together(parts), taken=len(pieces))
-
-    def _check_length(self) -> None:
-        """Raises BadValue where all read together for too short a time, even if every run were as long as these."""
-        ranks = self.reader.group.size
-        each_s = sum(length for run in self.runs for length, _ in run[0].slices) / len(self.runs)
-        asked_s = self.reader.asked.seconds
-        least_s = LEAST_SHARE * asked_s
-        if each_s * MOST_ROUNDS >= least_s:
-            return
-        pieces = ranks * len(self.reader.shard)
-        needed = math.ceil(2 * pieces * least_s / (each_s * MOST_ROUNDS))
-        raise BadValue(
-            f"{ranks} rank{'s' * (ranks > 1)} with {pieces // ranks} files each read for {format_duration(each_s)} "
-            f"at a time: too short for --seconds {asked_s:g}",
-            hint=f"give some {float(significant(needed, 2)):,.0f} files, or fewer ranks, or a shorter --seconds",
-        )
-
-
 def read_step(reader: RankReader) -> BandwidthPhase | None:
     """One step: all ranks read until the rate has settled. The phase on rank 0, None on the others.
 
@@ -174,11 +171,11 @@ def read_step(reader: RankReader) -> BandwidthPhase | None:
     if reader.group.rank:
         reader.follow()
         return None
-    asked, engine = reader.asked, RankEngine(reader=reader)
+    asked = reader.asked
     pieces, nodes = decoded_pieces(asked.pieces), len({node for _, node in asked.places})
     sample = Sample(pieces=pieces, block_bytes=asked.block_bytes)
     settings = PhaseSettings(
-        engine=engine,
+        engine=reader,
         supply=Supply(sample, None, seed=asked.seed),
         location=asked.location,
         cores_available=sum(cores),
@@ -194,7 +191,7 @@ def read_step(reader: RankReader) -> BandwidthPhase | None:
         phase,
         ranks=reader.group.size,
         nodes=nodes,
-        by_rank=tuple(_rank(rank, where, engine.runs) for rank, where in enumerate(asked.places)),
+        by_rank=tuple(_rank(rank, where, reader.reports) for rank, where in enumerate(asked.places)),
     )
 
 

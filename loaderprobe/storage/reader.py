@@ -11,6 +11,9 @@ import mmap
 import os
 import random
 import resource
+import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -22,13 +25,14 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from loaderprobe.errors import BadValue
+from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.protocols import PageCache
 from loaderprobe.records.bandwidth import MetadataOperation
 from loaderprobe.records.phases import Engine
 from loaderprobe.records.remark import Remark
 from loaderprobe.stats import half_width_in_time
-from loaderprobe.storage.files import Piece, Sample
+from loaderprobe.storage.files import Piece, Sample, decoded_pieces, encoded_pieces
+from loaderprobe.system.process import child_environment, end_of
 
 MOST_BYTES_A_READ = 16 << 20
 """Larger pieces are read with several calls, so that a reader's buffer stays small."""
@@ -286,7 +290,6 @@ class ReadRun:
 
 
 def _read(piece: Piece, view: memoryview, flags: int) -> tuple[int, int, int]:
-    """Open, read to the end, close."""
     done = calls = reading_ns = 0
     fd = os.open(piece.path, flags)
     try:
@@ -440,3 +443,84 @@ def slices_until(reading: Reading, until_ns: int) -> list[tuple[float, float]]:
     took = np.maximum(reading.piece_ns, 1)
     before = [float((reading.size_bytes * np.clip((edge - begun) / took, 0.0, 1.0)).sum()) for edge in edges]
     return [(length_ns / (len(edges) - 1) / 1e9, after - since) for since, after in pairwise(before)]
+
+
+Child = subprocess.Popen[bytes]
+
+
+class ProcessEngine:
+    """Implements `ReadEngine` with threads in `processes` processes, for storage faster than one interpreter.
+
+    Each child is this module run with `python -m`. It gets its share of the pieces and reports that it is ready; then
+    all start together.
+    """
+
+    name: Engine = "processes"
+
+    def __init__(self, processes: int) -> None:
+        self._processes = processes
+
+    def read(self, pieces: Sequence[Piece], order: ReadOrder) -> Reading:
+        """Read with `order.readers` threads in total; each of n children takes every n-th piece."""
+        count = min(self._processes, order.readers, len(pieces))
+        children: list[Child] = []
+        try:
+            for _ in range(count):
+                children.append(_start())
+            for number, child in enumerate(children):
+                readers = order.readers // count + (number < order.readers % count)
+                _tell(child, encoded(replace(order, readers=readers)) + b"\n")
+                _tell(child, encoded_pieces(pieces[number::count]) + b"\n")
+            for child in children:
+                _line(child)
+            for child in children:
+                _tell(child, b"go\n")
+            parts = [decoded(_line(child), Reading) for child in children]
+        finally:
+            for child in children:
+                child.kill()
+                child.communicate()
+        return together(parts)
+
+
+def _start() -> Child:
+    command = [sys.executable, "-P", "-m", __name__]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=child_environment())
+
+
+def _tell(child: Child, line: bytes) -> None:
+    assert child.stdin is not None
+    try:
+        child.stdin.write(line)
+        child.stdin.flush()
+    except BrokenPipeError as error:
+        raise _dead(child) from error
+
+
+def _dead(child: Child) -> LoaderprobeError:
+    how, hint = end_of(child)
+    return LoaderprobeError(f"a reading process of the probe {how}", hint=hint)
+
+
+def _line(child: Child) -> bytes:
+    assert child.stdout is not None
+    if line := child.stdout.readline():
+        return line
+    raise _dead(child)
+
+
+def _child() -> None:
+    # Ctrl-C reaches the whole group; the parent ends its children itself.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    lines = sys.stdin.buffer
+    order, pieces = decoded(lines.readline(), ReadOrder), decoded_pieces(lines.readline())
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+    if lines.readline() != b"go\n":
+        sys.exit(1)  # the parent has gone
+    sys.stdout.buffer.write(encoded(ThreadEngine().read(pieces, order)) + b"\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    _child()

@@ -510,15 +510,3 @@ def test_columns_have_names(tmp_path: Path, columns: dict[str, tuple[str, Any]],
     assert [*contents(files)] == [(JPEG, label)]
     with pytest.raises(BadValue, match="decodes images of this set") if decoded else nullcontext():
         assert encoded_in(row) == (JPEG, label)
-
-
-def test_shards_of_an_earlier_version_are_read(tmp_path: Path, make: Make) -> None:
-    """Their layout has its old name, and the sizes of images are not in the manifest."""
-    made, folder = make(tmp_path / "tar", layout="tar", shard_images=20), make(tmp_path)
-    for name, key in (("spec.json", "image-set-spec"), ("manifest.json", "image-set")):
-        document = json.loads((made / name).read_text())
-        spec = document[key] if name == "spec.json" else document[key]["spec"]
-        spec["layout"] = "shards"
-        document[key].pop("image_bytes", None)
-        (made / name).write_text(json.dumps(document))
-    assert sorted(contents(whole(made))) == sorted(contents(whole(folder)))

@@ -12,10 +12,9 @@ import numpy as np
 import pytest
 
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart, NoSpace
-from loaderprobe.storage import files, processes, reader
+from loaderprobe.storage import files, reader
 from loaderprobe.storage.files import BLOCK_BYTES, LARGE_BLOCK_BYTES, LARGE_FILE_BYTES, Piece, Sample, sample_files
-from loaderprobe.storage.processes import ProcessEngine
-from loaderprobe.storage.reader import Reading, ReadOrder, ThreadEngine, steady_slices, why_not_direct
+from loaderprobe.storage.reader import ProcessEngine, Reading, ReadOrder, ThreadEngine, steady_slices, why_not_direct
 from tests.conftest import AsUnprivileged
 
 ENGINES = (ThreadEngine(), ProcessEngine(2))
@@ -214,7 +213,7 @@ def test_a_dead_child_raises(sample: Sample, monkeypatch: pytest.MonkeyPatch, en
         command = [sys.executable, "-c", f"input(); print('ready', flush=True){end}"]
         return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
-    monkeypatch.setattr(processes, "_start", start)
+    monkeypatch.setattr(reader, "_start", start)
     with pytest.raises(LoaderprobeError, match=how) as error:
         ProcessEngine(2).read(sample.pieces, ReadOrder(readers=2, seconds=60.0))
     assert ("out-of-memory" in error.value.hint) == hint
@@ -242,7 +241,7 @@ def test_threads_that_meet_a_limit_leave_none_behind(
 
 def test_processes_that_meet_a_limit_leave_none_behind(sample: Sample, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the second of two cannot start, that is an error, and the first one ends."""
-    begun, start = list[subprocess.Popen[bytes]](), processes._start
+    begun, start = list[subprocess.Popen[bytes]](), reader._start
 
     def second() -> subprocess.Popen[bytes]:
         if begun:
@@ -250,7 +249,7 @@ def test_processes_that_meet_a_limit_leave_none_behind(sample: Sample, monkeypat
         begun.append(start())
         return begun[0]
 
-    monkeypatch.setattr(processes, "_start", second)
+    monkeypatch.setattr(reader, "_start", second)
     with pytest.raises(BlockingIOError):
         ProcessEngine(2).read(sample.pieces, ReadOrder(readers=2, seconds=60.0))
     assert begun[0].returncode is not None

@@ -19,9 +19,8 @@ from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
 from loaderprobe.records.bandwidth import BandwidthMeasurement
 from loaderprobe.records.files import FileSet, is_url, masked
 from loaderprobe.storage import files as files_module
-from loaderprobe.storage import objects as probe_module
-from loaderprobe.storage.objects import probe_objects
-from loaderprobe.storage.probe import ProbeRequest
+from loaderprobe.storage import probe as probe_module
+from loaderprobe.storage.probe import ProbeRequest, probe_objects
 from loaderprobe.system import objects
 from loaderprobe.system.host import SystemClock
 from loaderprobe.system.objects import TRANSIENT, kind_of, open_store

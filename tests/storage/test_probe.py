@@ -34,8 +34,15 @@ from loaderprobe.storage import phase as phase_module
 from loaderprobe.storage import probe as probe_module
 from loaderprobe.storage.by_ranks import RankReader, RanksStep, climb, read_step
 from loaderprobe.storage.files import LARGE_BLOCK_BYTES, Piece, Sample, encoded_pieces, locate_pieces, sample_files
-from loaderprobe.storage.metadata import LEAST_INODE_BYTES, metadata_label, run_metadata
-from loaderprobe.storage.phase import MOST_ROUNDS, PhaseSettings, cache_label, run_phase
+from loaderprobe.storage.phase import (
+    LEAST_INODE_BYTES,
+    MOST_ROUNDS,
+    PhaseSettings,
+    cache_label,
+    metadata_label,
+    run_metadata,
+    run_phase,
+)
 from loaderprobe.storage.probe import Measured, ProbePolicy, ProbeRequest, Step, probe_bandwidth
 from loaderprobe.storage.reader import Reading, ReadOrder, Supply, ThreadEngine
 from loaderprobe.store.codec import decode, encode

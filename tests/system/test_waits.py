@@ -27,8 +27,21 @@ from loaderprobe.samplers.host import CoresSampler, DiskSampler
 from loaderprobe.samplers.recorded import SamplerThread
 from loaderprobe.samplers.waits import WaitsSampler
 from loaderprobe.system import waits
-from loaderprobe.system.waits import TableBudget, ThreadFiles, ThreadGone, Wait, WatchedProcess, peer
-from loaderprobe.system.waits_process import MOST_SUBJECTS, ROUNDS, RoundWriter, ThreadWatcher, read_rounds, watch
+from loaderprobe.system.process import read_process
+from loaderprobe.system.waits import (
+    MOST_SUBJECTS,
+    ROUNDS,
+    RoundWriter,
+    TableBudget,
+    ThreadFiles,
+    ThreadGone,
+    ThreadWatcher,
+    Wait,
+    WatchedProcess,
+    peer,
+    read_rounds,
+    watch,
+)
 from loaderprobe.testing import FakeClock
 from tests.said import all_said
 from tests.system.fake_kernel import PID, Processes, pollfds
@@ -255,7 +268,6 @@ def test_a_thread_that_ended_is_gone(threads: Processes, watched: WatchedProcess
 
 def test_a_number_used_again_is_not_the_process(threads: Processes, watched: WatchedProcess) -> None:
     """By its start time; and open descriptors stay with the process that was meant."""
-    assert waits.start_ticks(PID, threads.proc) == 1000
     with pytest.raises(ThreadGone):
         WatchedProcess(PID, started=999, proc=threads.proc)
     WatchedProcess(PID, started=1000, proc=threads.proc).close()
@@ -446,7 +458,8 @@ def test_a_process_that_fails_is_a_reason(tmp_path: Path, command: list[str], co
 def test_it_ends_with_its_orders(tmp_path: Path) -> None:
     """A process whose parent closes its input has nothing left to do."""
     read, write = os.pipe()
-    word = f"{os.getpid()},{os.getpid()},{waits.start_ticks(os.getpid())}"
+    own = read_process(os.getpid())
+    word = f"{os.getpid()},{os.getpid()},{own.start if own else 0}"
     os.write(write, f"{word}\n{word} -\n".encode())
     os.close(write)
     watch(ThreadWatcher(RoundWriter(tmp_path)), read, 1e6)
@@ -455,7 +468,7 @@ def test_it_ends_with_its_orders(tmp_path: Path) -> None:
 
 def test_the_process_imports_no_libraries() -> None:
     """It starts in a tenth of a second since it needs nothing but the standard library."""
-    code = "import sys, loaderprobe.system.waits_process; print(*{name.partition('.')[0] for name in sys.modules})"
+    code = "import sys, loaderprobe.system.waits; print(*{name.partition('.')[0] for name in sys.modules})"
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
     assert not {"torch", "numpy", "msgspec", "psutil"} & set(done.stdout.split())
 
@@ -465,7 +478,7 @@ def test_processes_that_stay_are_not_opened_anew(tmp_path: Path, monkeypatch: py
     closed: list[int] = []
     look = Mock(side_effect=ThreadGone)
     opened = Mock(side_effect=lambda pid, **_: SimpleNamespace(close=lambda: closed.append(pid), look=look))
-    monkeypatch.setattr("loaderprobe.system.waits_process.WatchedProcess", opened)
+    monkeypatch.setattr("loaderprobe.system.waits.WatchedProcess", opened)
     watcher = ThreadWatcher(RoundWriter(tmp_path))
     watcher.follow("1,1,5 2,2,5")
     watcher.follow("3,3,5 - 1,1,5")

@@ -13,7 +13,6 @@ import os
 import re
 import signal
 import time
-import zlib
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
@@ -27,6 +26,7 @@ import msgspec
 import xxhash
 
 from loaderprobe.datasets.generate.manifest import (
+    KIND,
     MANIFEST,
     POOL,
     SPEC,
@@ -34,15 +34,13 @@ from loaderprobe.datasets.generate.manifest import (
     SetSpec,
     read_manifest,
     read_spec,
-    write_manifest,
-    write_spec,
 )
 from loaderprobe.datasets.generate.oddities import ODDITIES, OddityName
 from loaderprobe.datasets.generate.pool import Pool, build_pool, expected_mean, is_pool, load_pool
 from loaderprobe.datasets.layouts import FILES, LAYOUTS, Sample, complete, format_of
 from loaderprobe.errors import BadValue, ForeignDirectory, LoaderprobeError, MissingPart, NoSpace, Refused
 from loaderprobe.protocols import OnImages
-from loaderprobe.store.codec import PART, write_atomically, write_error, written_whole
+from loaderprobe.store.codec import PART, encode, write_atomically, write_error, written_whole
 from loaderprobe.store.run_directory import lock_directory
 from loaderprobe.system.process import die_with_parent
 from loaderprobe.units import IMAGENET, format_bytes
@@ -95,7 +93,7 @@ class Entry:
 
 @dataclass(slots=True)
 class Journal:
-    """Append-only: each line holds entries and their checksum, so that a torn line is recognised."""
+    """Append-only: each line is a list of entries, so a torn line is no JSON."""
 
     directory: Path
     _fresh: list[Entry] = field(default_factory=list)
@@ -111,15 +109,15 @@ class Journal:
         found: list[Entry] = []
         lines = self._path.read_bytes().splitlines(keepends=True) if self._path.exists() else []
         for line in lines:
-            checksum, _, body = line.partition(b" ")
-            if not line.endswith(b"\n") or checksum != _checksum(body):
-                return found
-            found += msgspec.json.decode(body, type=list[Entry])
+            try:
+                found += msgspec.json.decode(line, type=list[Entry])
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                break
         return found
 
     def begin(self, entries: Sequence[Entry]) -> None:
         """Start a new journal with these entries of the old one."""
-        write_atomically(self._path, _line(entries) if entries else b"")
+        write_atomically(self._path, msgspec.json.encode(entries) + b"\n" if entries else b"")
 
     def add(self, entries: Sequence[Entry]) -> None:
         """Enter them with the next, some seconds later at most. Raises what `write` raises."""
@@ -140,7 +138,7 @@ class Journal:
             sync_filesystem(self.directory)
             if fresh:
                 with self._path.open("ab") as file:
-                    file.write(_line(fresh))
+                    file.write(msgspec.json.encode(fresh) + b"\n")
                     file.flush()
                     os.fsync(file.fileno())
         except OSError:
@@ -153,15 +151,6 @@ class Journal:
             self.begin(beyond)
         else:
             self._path.unlink(missing_ok=True)
-
-
-def _line(entries: Sequence[Entry]) -> bytes:
-    body = msgspec.json.encode(entries) + b"\n"
-    return _checksum(body) + b" " + body
-
-
-def _checksum(body: bytes) -> bytes:
-    return f"{zlib.crc32(body):08x}".encode()
 
 
 def _digest(path: Path) -> str:
@@ -488,8 +477,6 @@ def _make(
     whole, beyond = take_inventory(directory, asked, manifest, journal, count)
     missing = [number for number in range(asked.files(count)) if number not in whole]
     images = sum(len(asked.images_in(number, count)) for number in missing)
-    # Painting takes time, so a disk that is far too small is refused before.
-    enough(expected_mean(asked), images, len(missing))
     pool, spec = _pool_of(directory, asked, processes, on_base_image)
     enough(pool.mean_bytes, images, len(missing))
     journal.begin([*whole.values(), *beyond])
@@ -508,18 +495,18 @@ def _make(
     work = Work(directory=directory, spec=spec, pool=pool, images=count)
     work.write(missing, processes, found, journal)
     complete(spec.layout, directory / "train")
-    write_manifest(directory, _manifest_of(spec, count, [whole[number] for number in range(spec.files(count))]))
+    manifest = _manifest_of(spec, count, [whole[number] for number in range(spec.files(count))])
+    write_atomically(directory / MANIFEST, encode(KIND, manifest))
     journal.end(beyond)
 
 
 def _manifest_of(spec: SetSpec, count: int, files: Sequence[Entry]) -> Manifest:
-    sizes = tuple(size for entry in files for size in entry.image_bytes)
     return Manifest(
         spec=spec,
         images=count,
         size_bytes=tuple(entry.size_bytes for entry in files),
         xxh3=tuple(entry.xxh3 for entry in files),
-        image_bytes=sizes if len(sizes) == count else (),  # shards of an earlier version have none
+        image_bytes=tuple(size for entry in files for size in entry.image_bytes),
         odd_images={name: bisect_left(ODDITIES[name], count) for name in spec.oddities},
     )
 
@@ -540,9 +527,9 @@ def _pool_of(directory: Path, asked: SetSpec, processes: int, on_base_image: OnI
     else:
         with process_pool(processes) as executor:
             pool = build_pool(asked, executor.map, on_base_image)
-    pool.save(directory / POOL)
-    spec = replace(asked, pool_sha256=pool.digest)
-    write_spec(directory, spec)
+    write_atomically(directory / POOL, data := pool.encoded())
+    spec = replace(asked, pool_sha256=hashlib.sha256(data).hexdigest())
+    write_atomically(directory / SPEC, encode(f"{KIND}-spec", spec))
     return pool, spec
 
 

@@ -266,9 +266,7 @@ def tokens(blocks: NDArray[np.int16], component: Ints, table: Ints) -> Tokens:
 def pack(found: Tokens, codes: Sequence[HuffmanCode]) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
     """(scan, free): the coded bytes without stuffing, padded with ones (F.1.2.3), and the mask of free bits in them.
 
-    A negative value is appended less one (F.1.2.1.1). Free are the bits appended to each AC code: they say which of the
-    category's values it is, and any of them is a value of that category, so the code stays valid and as long as it was
-    (F.1.2.2.1).
+    A negative value is appended less one (F.1.2.1.1). Free are the bits appended to each AC code (see `Encoded`).
     """
     size = found.symbol & 15
     code: Words = np.stack([each.codes for each in codes])[found.code, found.symbol]

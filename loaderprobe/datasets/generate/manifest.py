@@ -1,7 +1,7 @@
 """The settings and the content of a generated set.
 
 SET/  spec.json       all that its files depend on; written before the first of them
-      pool.npz        the encoded base images that they are derived from
+      pool.msgpack    the encoded base images that they are derived from
       train/          the files
       journal.jsonl   files that are known to be complete, while the set is being generated
       manifest.json   written last, so that its presence means complete
@@ -11,19 +11,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from loaderprobe.datasets.generate.oddities import OddityName
 from loaderprobe.datasets.layouts import FILES, LAYOUTS, damage
-from loaderprobe.store.codec import decode, encode, write_atomically
+from loaderprobe.store.codec import decode
 
 SPEC = "spec.json"
-POOL = "pool.npz"
+POOL = "pool.msgpack"
 MANIFEST = "manifest.json"
 KIND = "image-set"
-EARLIER_LAYOUTS = {"folder": FILES, "shards": "tar"}
-"""What layouts were called in sets that were generated before there were several."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +85,7 @@ class Manifest:
     xxh3: tuple[str, ...]
     """128-bit XXH3 digests of the files, in hex."""
     image_bytes: tuple[int, ...] = ()
-    """Of each image, where a file holds several; empty in sets that were generated before that was kept."""
+    """Of each image, where a file holds several."""
     odd_images: dict[OddityName, int] = field(default_factory=dict)
     """Number of images with each requested oddity."""
 
@@ -95,11 +93,7 @@ class Manifest:
 def read_spec(directory: Path) -> SetSpec | None:
     """The spec of the set in `directory`; None when there is none. Raises BadValue for one that cannot be read."""
     path = directory / SPEC
-    return _of_today(decode(f"{KIND}-spec", path.read_bytes(), SetSpec, str(path))) if path.is_file() else None
-
-
-def _of_today(spec: SetSpec) -> SetSpec:
-    return replace(spec, layout=EARLIER_LAYOUTS.get(spec.layout, spec.layout))
+    return decode(f"{KIND}-spec", path.read_bytes(), SetSpec, str(path)) if path.is_file() else None
 
 
 def is_generated(directory: Path) -> bool:
@@ -123,17 +117,4 @@ def _is_ours(path: Path, kind: str) -> bool:
 def read_manifest(directory: Path) -> Manifest | None:
     """The manifest of the set in `directory`; None when it is not complete."""
     path = directory / MANIFEST
-    if not path.is_file():
-        return None
-    manifest = decode(KIND, path.read_bytes(), Manifest, str(path))
-    return replace(manifest, spec=_of_today(manifest.spec))
-
-
-def write_spec(directory: Path, spec: SetSpec) -> None:
-    """Mark `directory` as a generated set before the first file is written."""
-    write_atomically(directory / SPEC, encode(f"{KIND}-spec", spec))
-
-
-def write_manifest(directory: Path, manifest: Manifest) -> None:
-    """Mark the set as complete."""
-    write_atomically(directory / MANIFEST, encode(KIND, manifest))
+    return decode(KIND, path.read_bytes(), Manifest, str(path)) if path.is_file() else None

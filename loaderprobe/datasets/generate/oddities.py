@@ -63,7 +63,7 @@ class Segments:
     @classmethod
     def made(cls, asked: Sequence[OddityName]) -> Segments:
         return cls(
-            exif=tuple(_exif(orientation) for orientation in range(1, 9)) if "exif" in asked else (),
+            exif=tuple(map(_exif, range(1, 9))) if "exif" in asked else (),
             icc=_profile() if "icc" in asked else b"",
         )
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -32,7 +31,6 @@ from loaderprobe.datasets.generate.manifest import SetSpec
 from loaderprobe.datasets.generate.oddities import OddityName, Segments, content_at, png_file
 from loaderprobe.errors import BadValue
 from loaderprobe.protocols import OnImages
-from loaderprobe.store.codec import write_atomically
 from loaderprobe.units import IMAGENET, format_bytes
 
 # Natural-looking images by the dead-leaves model: textured shapes that occlude one another.
@@ -303,19 +301,9 @@ class Pool:
             base = bases[place * len(bases) // WHOLE]
         return base.vary(bits, self.segments.at(index, oddities) if oddities else b"")
 
-    @property
-    def digest(self) -> str:
-        """SHA-256, in hex, of everything that the files depend on."""
-        found = hashlib.sha256()
-        for name, column in _columns(self).items():
-            found.update(name.encode() + column.astype(column.dtype.newbyteorder("<")).tobytes())
-        return found.hexdigest()
-
-    def save(self, path: Path) -> None:
-        """Write the pool completely or not at all. Raises NoSpace and MissingPart."""
-        out = io.BytesIO()
-        np.savez(out, allow_pickle=False, **_columns(self))
-        write_atomically(path, out.getvalue())
+    def encoded(self) -> bytes:
+        """All that the files depend on, as a file holds it."""
+        return msgspec.msgpack.encode(self, enc_hook=lambda words: words.astype("<u8", copy=False).tobytes())
 
 
 def build_pool(spec: SetSpec, each: Each, progress: OnImages) -> Pool:
@@ -384,71 +372,23 @@ def _base(wanted: tuple[Content, Draw, list[int]]) -> tuple[Content, Encoded]:
     return content, encoded(BaseImage(rng, draw.frame).sized(draw.size_bytes), draw.frame)
 
 
-def _cut(data: bytes, lengths: NDArray[np.int64]) -> tuple[bytes, ...]:
-    ends = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    return tuple(data[begin:end] for begin, end in pairwise(ends))
-
-
 def is_pool(path: Path) -> bool:
-    """True for a file with the columns of a pool; another program's file may have its name."""
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as columns:
-            return {"content", "heads", "free", "edges"} <= set(columns.files)
-    except (OSError, ValueError, BadZipFile):
-        return False
+    """True for a file that holds a pool; another program's file may have its name."""
+    with suppress(OSError, msgspec.DecodeError):
+        return bool(_decoded(path.read_bytes()).bases)
+    return False
 
 
 def load_pool(path: Path, digest: str) -> Pool:
     """The stored pool. Raises BadValue when its digest differs."""
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as columns:
-            pool = _pool({name: columns[name] for name in columns.files})
-    except (OSError, ValueError, KeyError, BadZipFile) as error:
+        found = path.read_bytes()
+    except OSError as error:
         raise BadValue(f"{path} cannot be read: {error}", hint="remove the data set and generate it again") from error
-    if pool.digest != digest:
+    if hashlib.sha256(found).hexdigest() != digest:
         raise BadValue(f"{path} is not the pool of this data set", hint="remove the data set and generate it again")
-    return pool
+    return _decoded(found)
 
 
-def _columns(pool: Pool) -> dict[str, NDArray[Any]]:
-    """Flat arrays with all parts of all bases, concatenated."""
-    ordered = [(content, base) for content in (None, "grey", "cmyk") for base in pool.bases.get(content, ())]
-    parts = [(base.start, base.tables) for _, base in ordered]
-    return {
-        "content": np.array([("", "grey", "cmyk").index(content or "") for content, _ in ordered], np.int64),
-        "heads": np.frombuffer(b"".join(start + tables for start, tables in parts), np.uint8),
-        "head_bytes": np.array([(len(start), len(tables)) for start, tables in parts], np.int64).reshape(-1, 2),
-        "scans": np.concatenate([base.scan for _, base in ordered]),
-        "free": np.concatenate([base.free for _, base in ordered]),
-        "scan_bytes": np.array([base.scan_bytes for _, base in ordered], np.int64),
-        "edges": pool.edges,
-        "png": np.frombuffer(pool.png, np.uint8),
-        "exif": np.frombuffer(b"".join(pool.segments.exif), np.uint8),
-        "exif_bytes": np.array([len(each) for each in pool.segments.exif], np.int64),
-        "icc": np.frombuffer(pool.segments.icc, np.uint8),
-        "mean_bytes": np.array([pool.mean_bytes]),
-    }
-
-
-def _pool(columns: dict[str, NDArray[Any]]) -> Pool:
-    heads, scan_bytes = columns["heads"].tobytes(), columns["scan_bytes"]
-    words = np.concatenate([[0], np.cumsum(-(-scan_bytes // 8))])
-    pieces = _cut(heads, columns["head_bytes"])
-    bases: dict[Content, list[Encoded]] = {}
-    names: tuple[Content, ...] = (None, "grey", "cmyk")
-    for number, (begin, end) in enumerate(pairwise(words)):
-        base = Encoded(
-            start=pieces[2 * number],
-            tables=pieces[2 * number + 1],
-            scan=columns["scans"][begin:end],
-            free=columns["free"][begin:end],
-            scan_bytes=int(scan_bytes[number]),
-        )
-        bases.setdefault(names[int(columns["content"][number])], []).append(base)
-    return Pool(
-        bases={content: tuple(found) for content, found in bases.items()},
-        edges=columns["edges"],
-        png=columns["png"].tobytes(),
-        segments=Segments(exif=_cut(columns["exif"].tobytes(), columns["exif_bytes"]), icc=columns["icc"].tobytes()),
-        mean_bytes=float(columns["mean_bytes"][0]),
-    )
+def _decoded(data: bytes) -> Pool:
+    return msgspec.msgpack.decode(data, type=Pool, dec_hook=lambda _, words: np.frombuffer(words, "<u8"))

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from loaderprobe.datasets.layouts import INDEX, Sample, damage, found
-from loaderprobe.datasets.layouts.offsets import count_of, indexed, offsets_of, sample_of
+from loaderprobe.datasets.layouts.mds import count_of, indexed, offsets_of, sample_of
 from loaderprobe.errors import BadValue
 from loaderprobe.store.codec import write_atomically
 
