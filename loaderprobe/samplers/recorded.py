@@ -1,15 +1,16 @@
-"""The common part of samplers: named columns of readings, and one thread that reads all samplers periodically."""
+"""Samplers of the host, the common part of all of them, and one thread that reads them periodically."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Self
 
 from loaderprobe.protocols import Clock, Sampler
 from loaderprobe.records.measurement import Missing, Series
 from loaderprobe.records.remark import Remark
+from loaderprobe.system.device import read_sectors
 
 
 class RecordedSampler:
@@ -50,6 +51,41 @@ class RecordedSampler:
         ]
         names = {series.name for series in read}
         return [*read, *(Missing(name=name, reason=reason) for name, reason in missing if name not in names)]
+
+
+class DiskSampler(RecordedSampler):
+    """Bytes that the devices under the data have read, for all processes, cumulative."""
+
+    def __init__(
+        self, clock: Clock, devices: Sequence[str], read: Callable[[Sequence[str]], int | None] = read_sectors
+    ) -> None:
+        super().__init__(clock)
+        self._devices = devices
+        self._read = read
+
+    def sample(self) -> None:
+        count = self._read(self._devices)
+        if count is None:
+            self.miss("disk_read", Remark(code="disks_not_listed"))
+        else:
+            self.record("disk_read", "bytes", "/proc/diskstats", count)
+
+
+class CoresSampler(RecordedSampler):
+    """CPU time of all threads of this process between readings, as a share of that of all its cores, 0 to 1."""
+
+    def __init__(self, clock: Clock, cores: float) -> None:
+        super().__init__(clock)
+        self._cores = cores
+        self._before: tuple[int, int] | None = None
+
+    def sample(self) -> None:
+        """Read the share since the last reading; the first has nothing to compare with."""
+        now = (self._clock.now_ns(), self._clock.process_cpu_ns())
+        if self._before is not None and now[0] > self._before[0]:
+            share = (now[1] - self._before[1]) / (now[0] - self._before[0]) / self._cores
+            self.record("own_cpu", "", "CPU time of this process", min(1.0, share))
+        self._before = now
 
 
 PERIOD_S = 0.2
