@@ -119,7 +119,9 @@ class SamplerThread:
                 sampler.sample()
             except Exception as error:  # noqa: BLE001  # one counter's trouble must not end the measurement
                 self._samplers.remove(sampler)
-                self._broken.append(_stopped(type(sampler).__name__, error))
+                name, why = type(sampler).__name__, f"{type(error).__name__}: {error}"
+                stopped = Remark(code="sampler_stopped", facts={"sampler": name, "error": why})
+                self._broken.append(Missing(name=name, reason=stopped))
 
     def collected(self) -> tuple[list[Series], list[Missing]]:
         """(all series so far, what is missing and why)."""
@@ -131,8 +133,3 @@ class SamplerThread:
         self.sample_all()
         while not self._stop.wait(self._period_s):
             self.sample_all()
-
-
-def _stopped(name: str, error: Exception) -> Missing:
-    facts: dict[str, float | str] = {"sampler": name, "error": f"{type(error).__name__}: {error}"}
-    return Missing(name=name, reason=Remark(code="sampler_stopped", facts=facts))

@@ -519,21 +519,18 @@ class Coordinator:
             check_gpus(config, self.nodes)
         for files in sets:
             most = max((config.nodes for config in configs if config.data == files.fingerprint), default=1)
-            if most > 1:
-                self._check_files(files, most, what)
-
-    def _check_files(self, files: FileSet, nodes: int, what: str) -> None:
-        """Raises BadValue where one of the nodes does not see the same files, LostRank where one does not answer."""
-        put(self._process.store, "files", files)
-        command = RankCommand(kind="files", ranks=nodes, nodes=nodes)
-        number = self._send(command)
-        bad = next((outcome for outcome in self._outcomes(command, number, FILES_S) if outcome.kind != "done"), None)
-        self._refuse_lost()
-        if bad:
-            raise BadValue(
-                f"{bad.host} does not see the {what} {files.label}: {bad.reason}",
-                hint="put it on storage that all nodes mount at the same path",
-            )
+            if most == 1:
+                continue
+            put(self._process.store, "files", files)
+            command = RankCommand(kind="files", ranks=most, nodes=most)
+            number = self._send(command)
+            bad = next((each for each in self._outcomes(command, number, FILES_S) if each.kind != "done"), None)
+            self._refuse_lost()
+            if bad:
+                raise BadValue(
+                    f"{bad.host} does not see the {what} {files.label}: {bad.reason}",
+                    hint="put it on storage that all nodes mount at the same path",
+                )
 
     def end(self, exit_code: int) -> None:
         """End all other processes, and wait a little until they have left: this process may hold the store."""
