@@ -696,6 +696,12 @@ def on_this_machine(ranks: int) -> Iterator[Coordinator]:
             hint="start the command instead of the program: torchrun ... -m loaderprobe sweep --ranks 1,2",
         )
     check_crowd(ranks)
+
+    def take_part(process: RankProcess, start: Start) -> None:
+        with suppress(LoaderprobeError):  # rank 0 has heard of it, or has lost the store, too, and says so
+            process.join()
+            process.run_commands(start)
+
     host, gpus = host_name(), _gpus()
     first = Launched(rank=0, size=ranks, node=host, address=LOOPBACK, port=0, agent_store=False)
     _allow_connections(first)
@@ -713,7 +719,7 @@ def on_this_machine(ranks: int) -> Iterator[Coordinator]:
             store = TorchStore(LOOPBACK, holder.port, PREFIX)
             processes.append(RankProcess(here, info, store, SystemClock(), PREFIX))
         workers = [
-            threading.Thread(target=_run_worker, args=(process, start), daemon=True)
+            threading.Thread(target=take_part, args=(process, start), daemon=True)
             for process, start in zip(processes[1:], starts[1:], strict=True)
         ]
         for worker in workers:
@@ -726,9 +732,3 @@ def on_this_machine(ranks: int) -> Iterator[Coordinator]:
             coordinator.end(EXIT_DONE)
             for worker in workers:
                 worker.join()
-
-
-def _run_worker(process: RankProcess, start: Start) -> None:
-    with suppress(LoaderprobeError):  # rank 0 has heard of it, or has lost the store, too, and says so
-        process.join()
-        process.run_commands(start)
