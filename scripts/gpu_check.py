@@ -29,7 +29,8 @@ from loaderprobe.measure.pace import Pace
 from loaderprobe.measure.segments import train
 from loaderprobe.records.remark import Remark
 from loaderprobe.render.words import remark_words
-from loaderprobe.samplers import sampling
+from loaderprobe.samplers.nvml import NvmlSampler
+from loaderprobe.samplers.recorded import DiskSampler, SamplerThread
 from loaderprobe.system.host import SystemClock
 from loaderprobe.testing import example_arguments
 
@@ -69,7 +70,7 @@ def burst(compute: Any, batch: Any, steps: int = 5) -> None:
 
 def sampled(uuid: str, work: Callable[[], object]) -> Found:
     """The mean of each counter of the GPU while this works, and the reason of each that is missing."""
-    with sampling(SystemClock(), (), uuid) as thread:
+    with SamplerThread([DiskSampler(SystemClock(), ()), NvmlSampler(SystemClock(), uuid)]) as thread:
         end_s = time.monotonic() + SAMPLED_S
         while time.monotonic() < end_s:
             work()
@@ -224,7 +225,7 @@ def overhead() -> Found:
         return time.monotonic() - begin_s
 
     def measured_s() -> float:
-        with sampling(clock, (), compute.uuid()):
+        with SamplerThread([DiskSampler(clock, ()), NvmlSampler(clock, compute.uuid())]):
             begin_s = time.monotonic()
             train(repeat(batch), compute, clock, pace.enough)
             return time.monotonic() - begin_s

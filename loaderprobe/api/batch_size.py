@@ -32,9 +32,8 @@ from loaderprobe.records.remark import Remark, reported
 from loaderprobe.records.verdict import Bound
 from loaderprobe.render.batch_size import batch_size_columns, batch_size_document
 from loaderprobe.render.words import remark_words
-from loaderprobe.samplers.host import CoresSampler
 from loaderprobe.samplers.nvml import NvmlSampler
-from loaderprobe.samplers.recorded import PERIOD_S, SamplerThread
+from loaderprobe.samplers.recorded import PERIOD_S, CoresSampler, SamplerThread
 from loaderprobe.system.host import SystemClock
 from loaderprobe.system.limits import cores_available, memory_left_bytes
 from loaderprobe.units import format_bytes, parse_bytes

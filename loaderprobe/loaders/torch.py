@@ -64,19 +64,9 @@ def _content(encoded: Path | bytes) -> bytes:
     return encoded.read_bytes() if isinstance(encoded, Path) else encoded
 
 
-def _by_pillow(encoded: Path | bytes) -> Any:
-    return Image.open(io.BytesIO(_content(encoded))).convert("RGB")
-
-
 def _by_torchvision(encoded: Path | bytes) -> Any:
     data = tvio.read_file(str(encoded)) if isinstance(encoded, Path) else as_tensor(encoded)
     return tvio.decode_image(data, mode=tvio.ImageReadMode.RGB)
-
-
-def _by_simplejpeg(encoded: Path | bytes) -> Any:
-    """JPEG alone."""
-    decoded = import_module("simplejpeg").decode_jpeg(_content(encoded))
-    return torch.from_numpy(decoded).permute(2, 0, 1)
 
 
 def _by_opencv(encoded: Path | bytes) -> Any:
@@ -90,16 +80,14 @@ def _by_opencv(encoded: Path | bytes) -> Any:
     return torch.from_numpy(cv2.cvtColor(decoded, cv2.COLOR_BGR2RGB)).permute(2, 0, 1)
 
 
-def _by_torchcodec(encoded: Path | bytes) -> Any:
-    return import_module("torchcodec.decoders").decode_image(_content(encoded))
-
-
 DECODERS: dict[Decoder, Callable[[Path | bytes], Any]] = {
-    "pillow": _by_pillow,
+    "pillow": lambda encoded: Image.open(io.BytesIO(_content(encoded))).convert("RGB"),
     "torchvision": _by_torchvision,
-    "simplejpeg": _by_simplejpeg,
+    "simplejpeg": lambda encoded: torch.from_numpy(import_module("simplejpeg").decode_jpeg(_content(encoded))).permute(
+        2, 0, 1
+    ),
     "opencv": _by_opencv,
-    "torchcodec": _by_torchcodec,
+    "torchcodec": lambda encoded: import_module("torchcodec.decoders").decode_image(_content(encoded)),
 }
 """Give an RGB image, of a whole file or of its bytes: a Pillow image, or a uint8 tensor of 3 x H x W."""
 NOT_DECODED = (OSError, RuntimeError, SyntaxError, ValueError)

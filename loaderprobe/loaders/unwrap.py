@@ -100,11 +100,6 @@ class Unwrapped:
         note = Remark(code="wrapper_left_out", facts={"wrapper": name, "path": self.path, "because": why, **facts})
         return replace(self, wrappers=(), notes=(*self.notes, note))
 
-    def with_workers(self, workers: int, note: Remark) -> Unwrapped:
-        copied = bare_copy(self.loader)
-        copied.__dict__["num_workers"] = workers
-        return replace(self, loader=copied, notes=(*self.notes, note))
-
 
 class Otherwise(BadValue):
     """The loader cannot be measured like this, but `instead` can."""

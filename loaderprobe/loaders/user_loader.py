@@ -8,6 +8,7 @@ import re
 import sys
 import traceback
 from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
 from itertools import count, pairwise
 from math import lcm
 from pathlib import Path
@@ -26,6 +27,7 @@ from loaderprobe.loaders.unwrap import (
     EndlessBatches,
     Otherwise,
     Unwrapped,
+    bare_copy,
     check_untouched,
     endless,
     kept_iterators,
@@ -379,7 +381,10 @@ class UserLoader(SwitchedLoader):
             if busy + ended != workers:
                 raise BadValue(message, hint=hint)
             note = Remark(code="workers_without_data", facts={"idle": ended, "workers": workers, "busy": busy})
-            raise Otherwise(message, hint=hint, instead=self._given.with_workers(busy, note))
+            fewer = bare_copy(self._users)
+            fewer.__dict__["num_workers"] = busy
+            instead = replace(self._given, loader=fewer, notes=(*self._given.notes, note))
+            raise Otherwise(message, hint=hint, instead=instead)
 
     def _check_pace(self) -> None:
         """A sub-class, or a wrapper that is kept, must give one batch for each that it takes."""

@@ -35,7 +35,8 @@ from loaderprobe.records.files import FileSet, to_json
 from loaderprobe.records.measurement import Access, Alternative, Measurement
 from loaderprobe.records.rank_processes import RankPlacement
 from loaderprobe.records.studies import EpochsMeasured, Prefilled
-from loaderprobe.samplers import sampling
+from loaderprobe.samplers.nvml import NvmlSampler
+from loaderprobe.samplers.recorded import DiskSampler, SamplerThread
 from loaderprobe.samplers.waits import WaitsSampler
 from loaderprobe.store.codec import decode, encode
 from loaderprobe.system.device import locate_root
@@ -71,8 +72,8 @@ def measure(order: Order, scratch: Path, on_stage: OnStage) -> Measurement:
             loader.new_processes = looking.follow_threads
         gpu = compute.uuid() if isinstance(compute, OnGpu) else None
         # What belongs to a whole node is read by its first rank.
-        seen = (location.devices, gpu) if placement is None or placement.local_rank == 0 else ((), None)
-        samplers = stack.enter_context(sampling(clock, *seen))
+        devices, gpu = (location.devices, gpu) if placement is None or placement.local_rank == 0 else ((), None)
+        samplers = stack.enter_context(SamplerThread([DiskSampler(clock, devices), NvmlSampler(clock, gpu)]))
         parts = Parts(
             loader=loader, compute=compute, clock=clock, cache=LinuxPageCache(), location=location,
             waits=looking.samples,

@@ -110,34 +110,19 @@ MOST_BYTES = 65536
 GONE = "the forkserver, which starts the measuring processes, has ended"
 
 
-class Child(Protocol):
-    """A running child, with the interface of `subprocess.Popen`."""
-
-    pid: int
-    returncode: int | None
-    stdout: IO[bytes] | None
-
-    def wait(self, timeout: float | None = None) -> int:
-        """The exit code, or minus the signal. Raises subprocess.TimeoutExpired."""
-        ...
-
-
-Start = Callable[[Path, Path, Path], Child]
-"""Starts a child from the paths of order, result and log; it leads a process group and writes events to stdout."""
-
-
 class ForkServerChild:
     """A child of the forkserver, which alone can wait for it and reports its end."""
 
     def __init__(self, pid: int, stdout: IO[bytes], link: socket.socket) -> None:
         self.pid = pid
         self.returncode: int | None = None
-        self.stdout: IO[bytes] | None = stdout
+        self.stdout = stdout
         self.orphaned = False
         """True once the forkserver has ended, and the child with it."""
         self._link = link
 
     def wait(self, timeout: float | None = None) -> int:
+        """The exit code, or minus the signal. Raises subprocess.TimeoutExpired."""
         if self.returncode is None:
             # A timeout of 0 would mean something else to a socket.
             self._link.settimeout(None if timeout is None else max(timeout, 1e-3))
@@ -148,6 +133,11 @@ class ForkServerChild:
             except TimeoutError as error:
                 raise subprocess.TimeoutExpired("child", timeout or 0.0) from error
         return self.returncode
+
+
+Child = ForkServerChild | subprocess.Popen[bytes]
+Start = Callable[[Path, Path, Path], Child]
+"""Starts a child from the paths of order, result and log; it leads a process group and writes events to stdout."""
 
 
 class ForkServer:

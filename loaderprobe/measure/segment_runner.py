@@ -176,7 +176,11 @@ class SegmentRunner:
         def steps() -> Steps:
             if activity == "training":
                 return train(self.batches, compute, clock, self._agreed(pace), instead)
-            return self._load_only(part, pace)
+            if activity == "alone":
+                least = max(MIN_STEPS_OF_SLOW_DEVICE, pace.multiple)
+                alone = replace(pace, min_s=self._alone_s, max_s=self._alone_s, min_batches=least)
+                return load_only(self.batches, clock, alone.enough)
+            return self.parts.collectives.load(self.batches, clock, pace)
 
         segment = self.timed(part, number, steps, resident=resident)
         if mode not in ("warm", "no_transport"):
@@ -208,13 +212,6 @@ class SegmentRunner:
         for _ in range(self._lead_in):
             collectives.barrier()
         return self.timed(part, number, lambda: collectives.load(repeat(None), self.parts.clock, pace))
-
-    def _load_only(self, part: Part, pace: Pace) -> Steps:
-        if part.activity != "alone":
-            return self.parts.collectives.load(self.batches, self.parts.clock, pace)
-        least = max(MIN_STEPS_OF_SLOW_DEVICE, pace.multiple)
-        pace = replace(pace, min_s=self._alone_s, max_s=self._alone_s, min_batches=least)
-        return load_only(self.batches, self.parts.clock, pace.enough)
 
     def _agreed(self, pace: Pace) -> Enough:
         """When training at a pace ends, for all ranks."""

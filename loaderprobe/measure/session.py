@@ -15,20 +15,22 @@ from typing import Any
 from loaderprobe.analyze.verdict.rates import rates_by_round
 from loaderprobe.analyze.verdict.rounds import deciding
 from loaderprobe.analyze.verdict.validity import read_elsewhere
-from loaderprobe.errors import BadValue
+from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.measure.further import CUT_SHORT, NO_TIME, joined
 from loaderprobe.measure.pace import COMPUTE_ALONE, OVERHEAD, Durations, Part, pace_for
-from loaderprobe.measure.profiler_window import NOT_ASKED, OF_RANKS, record_window, seconds_wanted, why_not_profiled
-from loaderprobe.measure.segment_runner import Counted, Parts, SegmentRunner
+from loaderprobe.measure.segment_runner import WINDOW_WARM_UP, Counted, Parts, SegmentRunner
 from loaderprobe.measure.segments import Readiness, batches_between_reads, flush
 from loaderprobe.protocols import Exchanging, Files, OnStage, OwnThreads, Profiling
 from loaderprobe.records import values
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.files import PartFiles
 from loaderprobe.records.measurement import (
+    NO_STEP,
+    OWN_STEP,
     Access,
     Activity,
     Alternative,
+    ComputeInfo,
     FirstPass,
     Measurement,
     Missing,
@@ -43,6 +45,10 @@ from loaderprobe.stats import mean
 from loaderprobe.system.device import process_reads_counted
 from loaderprobe.system.host import utc_timestamp
 
+WINDOW_STEPS, LEAST_WINDOW_STEPS = 20, 5
+"""Steps of the usual profiler window, and of the shortest."""
+MOST_WINDOW_S = 45.0
+"""Assumed: seconds for a configuration's timeline. The steps without the profiler take as long again."""
 MOST_ROUNDS = 12
 LONG_SEGMENTS = 3
 """A segment is made longer only while so many of its new length fit into the budget."""
@@ -55,6 +61,13 @@ MOST_TRIES = 12
 """Those after a single step among them."""
 LEAST_STEPS_IN_A_ROW = 6
 AGAIN = Remark(code="measured_again")
+
+
+def _none(code: str, **facts: float | str) -> Missing:
+    return Missing(name="gpu_timeline", reason=Remark(code=code, facts=facts))
+
+
+NOT_ASKED = _none("window_not_asked")
 
 
 class Interrupted(BaseException):
@@ -228,19 +241,37 @@ class Session:
 
     def profile(self) -> None:
         """Record the GPU in a profiler window outside all segments; or keep the reason why not."""
-        segments, compute = self.segments, self.parts.compute
+        self.timeline = self._window()
+
+    def _window(self) -> Timeline | Missing:
+        """Where there is one, an error in it does not spoil the measurement."""
+        compute, config, step_s = self.parts.compute, self.config, self._step_s()
+        if not isinstance(compute, Profiling):
+            return why_not_profiled(compute.info())
         if self.parts.collectives.size > 1:
             # One rank whose profiler fails would leave the others waiting.
-            self.timeline = OF_RANKS if isinstance(compute, Profiling) else why_not_profiled(compute.info())
-            return
-        self.timeline = record_window(
-            compute,
-            self.config,
-            segments,
-            self._runner.feed,
-            left_s=None if self.budget_s is None else self.budget_s - self._spent_s(),
-            on_stage=lambda name: self.on_stage(name, len(segments), len(segments)),
-        )
+            return _none("window_of_ranks")
+        if step_s is None:
+            return _none("window_without_steps")
+        left_s = inf if self.budget_s is None else self.budget_s - self._spent_s()
+        if left_s <= 0:
+            return _none("window_without_time")
+        steps = window_steps(config, step_s, min(MOST_WINDOW_S, left_s / 2))
+        if isinstance(steps, Missing):
+            return steps
+        self.on_stage("profiler window", len(self.segments), len(self.segments))
+        try:
+            return compute.profile(
+                self._runner.feed, steps=steps, warm_up=WINDOW_WARM_UP, batch_size=config.compute.batch_size
+            )
+        except Exception as error:  # noqa: BLE001  # a profiler's trouble must not cost the measurement
+            why = error.message if isinstance(error, LoaderprobeError) else f"{type(error).__name__}: {error}"
+            return _none("window_failed", error=why)
+
+    def _step_s(self) -> float | None:
+        """Seconds of a step, by the last segment that trained from the loader as asked; None without one."""
+        trained = (s for s in reversed(self.segments) if s.activity == "training" and s.mode == self.config.mode)
+        return next((segment.span_ns / segment.steps / 1e9 for segment in trained if segment.steps), None)
 
     def measurement(self, series: Sequence[Series] = (), missing: Sequence[Missing] = ()) -> Measurement:
         """The measurement so far, with what was measured before. Call it before the loader is left."""
@@ -335,10 +366,14 @@ class Session:
         return [Part(*decisive) for decisive in deciding(self.measurement(), asked)]
 
     def _window_s(self) -> float:
-        """Seconds kept for the profiler window: none where an input limits, for there it changes no verdict."""
-        if self.parts.collectives.size > 1 or self._limited_by_input():
+        """Seconds kept for a profiler window of the usual length, and as many steps before it.
+
+        None are kept where there will be none, and where an input limits, for there it changes no verdict.
+        """
+        step_s, profiles = self._step_s(), isinstance(self.parts.compute, Profiling)
+        if not profiles or step_s is None or self.parts.collectives.size > 1 or self._limited_by_input():
             return 0.0
-        return seconds_wanted(self.parts.compute, self.config, self.segments)
+        return min(MOST_WINDOW_S, 2 * (WINDOW_STEPS + self.config.loader.batches_begun + WINDOW_WARM_UP) * step_s)
 
     def _limited_by_input(self) -> bool:
         """True where training and the loader alone both stay far below compute alone."""
@@ -380,3 +415,28 @@ def pair_of(measurement: Measurement) -> tuple[int, int] | None:
     rates = [rank.steps[alone[0]] / max(1, rank.span_ns[alone[0]]) for rank in measurement.by_rank]
     order = sorted(range(len(rates)), key=lambda rank: rates[rank])
     return order[0], order[len(order) // 2]
+
+
+def why_not_profiled(info: ComputeInfo) -> Missing:
+    """The reason for a compute that records no kernels."""
+    if info.name == NO_STEP:
+        return _none("window_without_gpu")
+    if info.specified_images_per_s is not None:
+        return _none("window_emulated")
+    if info.name == OWN_STEP:
+        return _none("window_own_step")
+    return _none("window_other_device", device=info.device)
+
+
+def window_steps(config: RunConfig, step_s: float, limit_s: float) -> int | Missing:
+    """Steps of the window: twice the batches made ahead, or as many as usual, where time allows.
+
+    Fewer may use up what was made ahead, and look compute-bound. Returns the reason when the least would take longer
+    than `limit_s`; a flush and the warm-up go before them.
+    """
+    usual, before = max(WINDOW_STEPS, 2 * config.loader.batches_ahead), config.loader.batches_begun + WINDOW_WARM_UP
+    fit = int(limit_s / step_s) - before if step_s > 0 else usual
+    if fit < LEAST_WINDOW_STEPS:
+        needed_s = (LEAST_WINDOW_STEPS + before) * step_s
+        return _none("window_too_long", steps=LEAST_WINDOW_STEPS, needed_s=needed_s, limit_s=limit_s)
+    return min(usual, fit)

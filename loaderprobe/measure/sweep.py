@@ -212,12 +212,6 @@ class SweepPolicy:
             return left_s / (left + self.to_come)
         return max(LEAST_SHARE * self.whole_s / len(self.todo), left_s / left)
 
-    @property
-    def _kept_s(self) -> float:
-        """For the kind of storage, which shows more than another round of a clear verdict; asked once."""
-        reads = any(config.cache in ("cold", "as-found") for config in self.spec.configs)
-        return KIND_LONGEST_S if reads and not self.earlier else 0.0
-
     def _further(self, results: Results[RunConfig, SweepResult]) -> Ask[RunConfig] | Stop[Ended]:
         if self.whole_s is None:
             return Stop(reason="complete")
@@ -225,11 +219,14 @@ class SweepPolicy:
         last = {**self.earlier, **dict(results.done)}
         left_s = self.whole_s - results.spent_s
         needed = {config: found.needed_s for config, found in last.items() if found.needed_s is not None}
+        # The kind of storage shows more than another round of a clear verdict; it is asked once.
+        reads = any(config.cache in ("cold", "as-found") for config in self.spec.configs)
+        kept_s = KIND_LONGEST_S if reads and not self.earlier else 0.0
         open_s = left_s + (OPEN_SECONDS if self.spec.budget_s is None else 0.0)
         groups = (
             (left_s, [config for config in needed if last[config].is_uneven and times[config] == 1]),
             (open_s, [config for config in needed if last[config].is_open]),
-            (left_s - self._kept_s, [config for config in needed if not last[config].is_open]),
+            (left_s - kept_s, [config for config in needed if not last[config].is_open]),
         )
         for left_s, group in groups:
             fitting = [config for config in group if needed[config] <= left_s]

@@ -233,12 +233,7 @@ def _answer(metric: GpmMetric, metrics: list[Any]) -> float | Remark:
     if values:
         return float(max(values))
     status = next((each.nvmlReturn for each in metrics if each.nvmlReturn != 0), None)
-    return Remark(code="gpm_no_number") if status is None else of_gpm(status)
-
-
-def of_gpm(status: int) -> Remark:
-    """The reason of an error of GPM, for one metric or for all."""
-    return replace(reason_for(status), code="gpm")
+    return Remark(code="gpm_no_number") if status is None else Remark(code="gpm", facts={"status": status})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -341,7 +336,7 @@ class NvmlSampler(RecordedSampler):
                 with self._asking((figure,), gpm.device.explain):
                     self._keep(figure, figure.read(gpm.device))
         if METRICS[0].name not in self._final:
-            with self._asking(METRICS, lambda error: of_gpm(error.value)):
+            with self._asking(METRICS, lambda error: Remark(code="gpm", facts={"status": error.value})):
                 answers = gpm.read()
                 if isinstance(answers, Remark):
                     self._final.update(metric.name for metric in METRICS)

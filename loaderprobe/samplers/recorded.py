@@ -1,15 +1,16 @@
-"""The common part of samplers: named columns of readings, and one thread that reads all samplers periodically."""
+"""Samplers of the host, the common part of all of them, and one thread that reads them periodically."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Self
 
 from loaderprobe.protocols import Clock, Sampler
 from loaderprobe.records.measurement import Missing, Series
 from loaderprobe.records.remark import Remark
+from loaderprobe.system.device import read_sectors
 
 
 class RecordedSampler:
@@ -52,6 +53,41 @@ class RecordedSampler:
         return [*read, *(Missing(name=name, reason=reason) for name, reason in missing if name not in names)]
 
 
+class DiskSampler(RecordedSampler):
+    """Bytes that the devices under the data have read, for all processes, cumulative."""
+
+    def __init__(
+        self, clock: Clock, devices: Sequence[str], read: Callable[[Sequence[str]], int | None] = read_sectors
+    ) -> None:
+        super().__init__(clock)
+        self._devices = devices
+        self._read = read
+
+    def sample(self) -> None:
+        count = self._read(self._devices)
+        if count is None:
+            self.miss("disk_read", Remark(code="disks_not_listed"))
+        else:
+            self.record("disk_read", "bytes", "/proc/diskstats", count)
+
+
+class CoresSampler(RecordedSampler):
+    """CPU time of all threads of this process between readings, as a share of that of all its cores, 0 to 1."""
+
+    def __init__(self, clock: Clock, cores: float) -> None:
+        super().__init__(clock)
+        self._cores = cores
+        self._before: tuple[int, int] | None = None
+
+    def sample(self) -> None:
+        """Read the share since the last reading; the first has nothing to compare with."""
+        now = (self._clock.now_ns(), self._clock.process_cpu_ns())
+        if self._before is not None and now[0] > self._before[0]:
+            share = (now[1] - self._before[1]) / (now[0] - self._before[0]) / self._cores
+            self.record("own_cpu", "", "CPU time of this process", min(1.0, share))
+        self._before = now
+
+
 PERIOD_S = 0.2
 
 
@@ -83,7 +119,9 @@ class SamplerThread:
                 sampler.sample()
             except Exception as error:  # noqa: BLE001  # one counter's trouble must not end the measurement
                 self._samplers.remove(sampler)
-                self._broken.append(_stopped(type(sampler).__name__, error))
+                name, why = type(sampler).__name__, f"{type(error).__name__}: {error}"
+                stopped = Remark(code="sampler_stopped", facts={"sampler": name, "error": why})
+                self._broken.append(Missing(name=name, reason=stopped))
 
     def collected(self) -> tuple[list[Series], list[Missing]]:
         """(all series so far, what is missing and why)."""
@@ -95,8 +133,3 @@ class SamplerThread:
         self.sample_all()
         while not self._stop.wait(self._period_s):
             self.sample_all()
-
-
-def _stopped(name: str, error: Exception) -> Missing:
-    facts: dict[str, float | str] = {"sampler": name, "error": f"{type(error).__name__}: {error}"}
-    return Missing(name=name, reason=Remark(code="sampler_stopped", facts=facts))

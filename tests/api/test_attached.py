@@ -338,7 +338,7 @@ def test_a_script_not_measured_sees_its_own_batches(name: str, tmp_path: Path, m
     def refused(*given: Any) -> None:  # an error that is kept would keep its frames, and with them workers
         raise BadValue("planted here")
 
-    monkeypatch.setattr("loaderprobe.measure.user.loader.Discovery._evict", refused)
+    monkeypatch.setattr("loaderprobe.loaders.user_loader.UserLoader.files", refused)
     monkeypatch.setattr("loaderprobe.measure.user.loader.DISCOVERY_AT_LEAST_S", 0.0)
     alone = passes(ITERATED[name], tmp_path)
     with loaderprobe.attached(budget_s=BUDGET_S) as found:

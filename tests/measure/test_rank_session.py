@@ -102,7 +102,9 @@ def test_a_loader_that_ends_while_ranks_are_alone_ends_as_any(monkeypatch: pytes
 
 def test_no_budget_is_kept_for_a_profiler_window_that_ranks_never_have(monkeypatch: pytest.MonkeyPatch) -> None:
     """All rounds fit, however long a window would be."""
-    monkeypatch.setattr(session, "seconds_wanted", lambda *_: 1e6)
+    monkeypatch.setattr(session, "Profiling", object)
+    monkeypatch.setattr(session, "MOST_WINDOW_S", 1e6)
+    monkeypatch.setattr(session.Session, "_step_s", lambda _: 1e6)
     services = [Service(cpu_s=0.002)] * 2
     found = together(ran(*services, compute="emulated:1000", budgets_s=(300.0, 300.0), rounds=2))
     assert len({segment.round for segment in found.segments}) == 2

@@ -27,8 +27,7 @@ from loaderprobe.measure import capabilities
 from loaderprobe.measure.assembly import alternatives, check_parts
 from loaderprobe.measure.image_data import image_sets
 from loaderprobe.measure.pace import LONGEST, MAX_SECONDS, MIN_SECONDS, Pace, pace_for
-from loaderprobe.measure.profiler_window import window_steps
-from loaderprobe.measure.session import Interrupted, Session
+from loaderprobe.measure.session import Interrupted, Session, window_steps
 from loaderprobe.protocols import Compute, ComputeArguments
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.environment import Capability

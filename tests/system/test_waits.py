@@ -22,9 +22,8 @@ import pytest
 from loaderprobe.records.measurement import Missing, Series
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.waits import WAIT_KINDS, WaitKind, WaitSamples
-from loaderprobe.samplers import sampling
-from loaderprobe.samplers.host import CoresSampler, DiskSampler
-from loaderprobe.samplers.recorded import SamplerThread
+from loaderprobe.samplers.nvml import NvmlSampler
+from loaderprobe.samplers.recorded import CoresSampler, DiskSampler, SamplerThread
 from loaderprobe.samplers.waits import WaitsSampler
 from loaderprobe.system import waits
 from loaderprobe.system.process import read_process
@@ -599,7 +598,7 @@ def test_the_thread_samples_at_least_once_and_ends() -> None:
     with SamplerThread([sampler(reading)], period_s=3600):
         pass
     assert reading.called
-    with sampling(FakeClock(), (), None) as thread:
+    with SamplerThread([DiskSampler(FakeClock(), ()), NvmlSampler(FakeClock(), None)]) as thread:
         pass
     series, missing = thread.collected()
     names = {item.name for item in series} | {item.name for item in missing}

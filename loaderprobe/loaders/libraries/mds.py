@@ -24,7 +24,10 @@ class MdsLoader(PythonLoader):
     def make(config: RunConfig, files: FileSet) -> Iterator[Any]:
         """Samples are not shuffled again: the set has its shards in random order."""
         with scratch_directory() as scratch:
-            folder = linked(config, files, scratch, "shards", _file_of)
+            folder = linked(
+                config, files, scratch, "shards",
+                lambda shard: (shard["raw_data"]["basename"], shard["raw_data"]["bytes"]),
+            )  # fmt: skip
             batch, workers = config.compute.batch_size, max(1, config.loader.workers)
             # As many for each: where one has more, it begins pass after pass later, until the others wait for ever.
             images = files.count - files.count % (batch * workers)
@@ -49,7 +52,3 @@ def _endless(samples: Any) -> Iterator[Encoded]:
     while True:
         for row in samples:
             yield encoded_in(row)
-
-
-def _file_of(shard: Any) -> tuple[str, int]:
-    return shard["raw_data"]["basename"], shard["raw_data"]["bytes"]

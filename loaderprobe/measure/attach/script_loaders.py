@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import threading
+import traceback
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -114,11 +115,9 @@ def counts_to(length: int) -> bool:
 
 def _frames_of_the_script() -> Iterator[FrameType]:
     """Of each function of the script that runs, the innermost first."""
-    frame = inspect.currentframe()
-    while frame is not None:
+    for frame, _ in traceback.walk_stack(inspect.currentframe()):
         if not str(frame.f_globals.get("__name__")).startswith(NOT_THE_SCRIPT):
             yield frame
-        frame = frame.f_back
 
 
 class KnownLoader:

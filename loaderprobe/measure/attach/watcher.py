@@ -16,8 +16,8 @@ from loaderprobe.analyze.verdict.judge import Judged
 from loaderprobe.batches import holds_images
 from loaderprobe.measure.attach.outside import NO_STEP_TIMES, Outside
 from loaderprobe.measure.attach.script_loaders import UPDATES_A_BATCH, KnownLoader, ScriptLoader, SeenLoaders
-from loaderprobe.measure.profiler_window import NOT_ASKED
 from loaderprobe.measure.segment_runner import UNSEEN
+from loaderprobe.measure.session import NOT_ASKED
 from loaderprobe.protocols import Say
 from loaderprobe.records.attached import Attached, AttachRequest, WatchedInterval, WatchReport, WhyNot
 from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig

@@ -519,21 +519,18 @@ class Coordinator:
             check_gpus(config, self.nodes)
         for files in sets:
             most = max((config.nodes for config in configs if config.data == files.fingerprint), default=1)
-            if most > 1:
-                self._check_files(files, most, what)
-
-    def _check_files(self, files: FileSet, nodes: int, what: str) -> None:
-        """Raises BadValue where one of the nodes does not see the same files, LostRank where one does not answer."""
-        put(self._process.store, "files", files)
-        command = RankCommand(kind="files", ranks=nodes, nodes=nodes)
-        number = self._send(command)
-        bad = next((outcome for outcome in self._outcomes(command, number, FILES_S) if outcome.kind != "done"), None)
-        self._refuse_lost()
-        if bad:
-            raise BadValue(
-                f"{bad.host} does not see the {what} {files.label}: {bad.reason}",
-                hint="put it on storage that all nodes mount at the same path",
-            )
+            if most == 1:
+                continue
+            put(self._process.store, "files", files)
+            command = RankCommand(kind="files", ranks=most, nodes=most)
+            number = self._send(command)
+            bad = next((each for each in self._outcomes(command, number, FILES_S) if each.kind != "done"), None)
+            self._refuse_lost()
+            if bad:
+                raise BadValue(
+                    f"{bad.host} does not see the {what} {files.label}: {bad.reason}",
+                    hint="put it on storage that all nodes mount at the same path",
+                )
 
     def end(self, exit_code: int) -> None:
         """End all other processes, and wait a little until they have left: this process may hold the store."""
@@ -699,6 +696,12 @@ def on_this_machine(ranks: int) -> Iterator[Coordinator]:
             hint="start the command instead of the program: torchrun ... -m loaderprobe sweep --ranks 1,2",
         )
     check_crowd(ranks)
+
+    def take_part(process: RankProcess, start: Start) -> None:
+        with suppress(LoaderprobeError):  # rank 0 has heard of it, or has lost the store, too, and says so
+            process.join()
+            process.run_commands(start)
+
     host, gpus = host_name(), _gpus()
     first = Launched(rank=0, size=ranks, node=host, address=LOOPBACK, port=0, agent_store=False)
     _allow_connections(first)
@@ -716,7 +719,7 @@ def on_this_machine(ranks: int) -> Iterator[Coordinator]:
             store = TorchStore(LOOPBACK, holder.port, PREFIX)
             processes.append(RankProcess(here, info, store, SystemClock(), PREFIX))
         workers = [
-            threading.Thread(target=_run_worker, args=(process, start), daemon=True)
+            threading.Thread(target=take_part, args=(process, start), daemon=True)
             for process, start in zip(processes[1:], starts[1:], strict=True)
         ]
         for worker in workers:
@@ -729,9 +732,3 @@ def on_this_machine(ranks: int) -> Iterator[Coordinator]:
             coordinator.end(EXIT_DONE)
             for worker in workers:
                 worker.join()
-
-
-def _run_worker(process: RankProcess, start: Start) -> None:
-    with suppress(LoaderprobeError):  # rank 0 has heard of it, or has lost the store, too, and says so
-        process.join()
-        process.run_commands(start)

@@ -125,7 +125,9 @@ class Discovery:
         taken, pool, images, resident = self._first()
         batch_size = _mean_size(self.loader.records())
         files = self.loader.files(batch_size)
-        self._evict(files, taken)
+        if not isinstance(files, UnknownFiles):
+            self.loader.release(taken)
+            self.cache.evict(files.absolute(0, files.count) if isinstance(files, BatchFiles) else files.paths)
         whole: Access = "files" if isinstance(files, BatchFiles) else "parts"
         read_before = process_usage().all_read_bytes
         last = self._again(taken, pool)
@@ -170,12 +172,6 @@ class Discovery:
             if must_take <= taken < pool and not self.loader.finishes(taken):
                 must_take = pool
         return taken, pool, images, resident.batches
-
-    def _evict(self, files: LoaderFiles, taken: int) -> None:
-        if isinstance(files, UnknownFiles):
-            return
-        self.loader.release(taken)
-        self.cache.evict(files.absolute(0, files.count) if isinstance(files, BatchFiles) else files.paths)
 
     def _again(self, evicted_at: int, pool: int) -> int:
         """Take the pool once more, as far as time allows; returns the number of batches taken so far."""
@@ -502,26 +498,20 @@ def _measure(
 def _no_round(
     error: OutOfTimeError, made: WorkerBatches, spent_s: float, loader: Any, asked: LoaderRequest
 ) -> BadValue:  # fmt: skip
-    """The error; of batches that came, with the budget that it would take."""
-    if error.hint:
-        return BadValue(error.message, hint=error.hint)
-    longest_s = max(made.wall_ns, default=spent_s * 1e9) / 1e9
-    return BadValue(
-        f"{error.message}, in which the loader gave {len(made.batch)} batches",
-        hint=f"give more time: --budget {_enough_s(longest_s, loader, asked)} (in Python budget_s)",
-    )
-
-
-def _enough_s(longest_s: float, loader: Any, asked: LoaderRequest) -> int:
-    """Seconds of a budget that a round fits into, with what it may be overrun, where batches take so long.
+    """The error; of batches that came, with the budget that a round fits into with what it may be overrun.
 
     Discovery makes what is ahead twice, and what a worker then begins; a segment drops both, and a batch of each
     worker, and takes one of each. Twice the present budget at least, for it may be the step that takes long.
     """
-    ahead = max(loader.prefetch_factor or 0, 2)
+    if error.hint:
+        return BadValue(error.message, hint=error.hint)
+    longest_s, ahead = max(made.wall_ns, default=spent_s * 1e9) / 1e9, max(loader.prefetch_factor or 0, 2)
     most_s = longest_s * (2 * (ahead + 1) + SEGMENTS_A_ROUND * (ahead + 2))
     enough_s = max(most_s / OVERRUN_TIMES, 2 * (asked.budget_s + asked.beyond_s))
-    return math.ceil(enough_s / BUDGET_STEP_S) * BUDGET_STEP_S
+    return BadValue(
+        f"{error.message}, in which the loader gave {len(made.batch)} batches",
+        hint=f"give more time: --budget {math.ceil(enough_s / BUDGET_STEP_S) * BUDGET_STEP_S} (in Python budget_s)",
+    )
 
 
 def _with_budget(
