@@ -89,7 +89,11 @@ def _sections(report: BandwidthReport, best: BandwidthPhase | None) -> Iterator[
     yield Section(title=title, parts=names if served else (), panel="main")
     yield Section(title="MB/s by concurrency", parts=tuple(_ladder(report)), panel="main")
     kind, known = Paragraph(text=message(f"kind.{report.kind.code}", report.kind.facts)), report.kind.kind != "unknown"
-    yield Section(title="What limits it", parts=(*_limits(report), *([kind] if known else [])), panel="side")
+    limits = [Paragraph(text=message(f"ladder.{report.limit.code}", report.limit.facts)), *([kind] if known else [])]
+    if report.interrupted:
+        how_far = "the ladder is not complete" if report.ladder_cut_short else "not all phases were measured"
+        limits.insert(0, Paragraph(text=f"Interrupted: {how_far}.", tone="warning"))
+    yield Section(title="What limits it", parts=tuple(limits), panel="side")
     yield Section(title="How many accelerators that feeds", parts=tuple(_feeds(report)), panel="main")
     yield Section(title=title, parts=names if cold and not served else (), panel="main")
     yield Section(title="How sure", parts=tags(_sure(best) if best else ()), panel="side")
@@ -148,13 +152,6 @@ def _ladder_row(report: BandwidthReport, phase: BandwidthPhase, best: BandwidthP
         level=best.bw_bytes / 1e6 if best else None,
         level_how="estimated" if best is None or best.at_least or best.cache not in FROM_STORAGE else "measured",
     )
-
-
-def _limits(report: BandwidthReport) -> Iterator[Part]:
-    if report.interrupted:
-        how_far = "the ladder is not complete" if report.ladder_cut_short else "not all phases were measured"
-        yield Paragraph(text=f"Interrupted: {how_far}.", tone="warning")
-    yield Paragraph(text=message(f"ladder.{report.limit.code}", report.limit.facts))
 
 
 def _feeds(report: BandwidthReport) -> Iterator[Part]:
@@ -272,11 +269,6 @@ def _not_known(report: BandwidthReport) -> Iterator[str]:
         yield "burst credit, which can last for minutes on cloud volumes"
 
 
-def _others(phase: BandwidthPhase) -> str:
-    seen = (phase.other_bytes_per_s or 0) > OTHER_READS * phase.bw_bytes
-    return megabytes_per_s(phase.other_bytes_per_s) if seen else ""
-
-
 def _first(report: BandwidthReport, phase: BandwidthPhase) -> str:
     """Of an object, where the library shows it."""
     hidden = phase.cache != "remote" or any(part.name == "first byte" for part in report.missing)
@@ -321,7 +313,13 @@ _COLUMNS = (
         lambda phase: f"{significant(more)}x" if (more := phase.amplification or 0.0) > _AMPLIFIED_FROM else "",
         "read-ahead: bytes read from storage over bytes delivered",
     ),
-    Column("others", _others, "others: MB/s that other processes read from the same device meanwhile"),
+    Column(
+        "others",
+        lambda phase: (
+            megabytes_per_s(seen) if (seen := phase.other_bytes_per_s or 0) > OTHER_READS * phase.bw_bytes else ""
+        ),
+        "others: MB/s that other processes read from the same device meanwhile",
+    ),
     Column("fell", _fell, "fell: MB/s of the first and the last third, where credit or a throttle may end"),
     Column(
         "cache",

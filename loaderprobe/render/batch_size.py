@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from loaderprobe.analyze.batch_size import by_size
@@ -25,7 +25,9 @@ _TONES: dict[LimitName, str] = {"memory": "warning", "maximum": "change", "compu
 def batch_size_document(found: BatchSizeReport) -> Document:
     """The size to use and its rate, what limits there, then a row a size, or a row a loop."""
     ours, sizes = found.strategy == "throughput", by_size(found.probes)
-    rates = _rates(found, sizes if ours else found.probes[-_SHOWN:])
+    rows = tuple(_rate_row(found, probe) for probe in (sizes if ours else found.probes[-_SHOWN:]))
+    names, ends = (("change", "chosen"), ("quiet", "others")), "batch size,images/s"
+    rates = Chart(rows=rows, unit="images/s", names=names, brief=rows[-_BRIEF:], ends=ends)
     tried = table(sizes, _of_sizes(found)) if ours else table(list(enumerate(found.probes, 1))[-_SHOWN:], _loops(found))
     limits = tuple(Paragraph(text=text) for text in _limits(found))
     unknown = "accuracy: another batch size may need another learning rate, and more epochs"
@@ -82,17 +84,6 @@ def _sure(found: BatchSizeReport) -> Iterator[str]:
         yield "chosen: the smallest that is sure to be within 2 % of the fastest"
     if _varies(found):
         yield "the rate varies much from step to step: measure again on an idle machine, or with more --iterations"
-
-
-def _rates(found: BatchSizeReport, probes: Sequence[BatchSizeProbe]) -> Chart:
-    rows = tuple(_rate_row(found, probe) for probe in probes)
-    return Chart(
-        rows=rows,
-        unit="images/s",
-        names=(("change", "chosen"), ("quiet", "others")),
-        brief=rows[-_BRIEF:],
-        ends="batch size,images/s",
-    )
 
 
 def _rate_row(found: BatchSizeReport, probe: BatchSizeProbe) -> ChartRow:

@@ -88,6 +88,14 @@ def compare_document(found: ComparisonReport) -> Document:
     alike = [name for name in ("compute", "cache") if name not in {each.field for each in found.differences}]
     stated = {"".join(f", {option_words(config, name)}" for name in alike) for config in configs}
     verdicts = [row for row in found.rows if row.verdict_changed]
+    sides = ((f"only in {side}", only) for side, only in (("A", found.only_before), ("B", found.only_after)) if only)
+    alone = ((where, "; ".join(few([name_of(found, subject) for subject in only]))) for where, only in sides)
+    size = f" {100 * found.matters:g}%"
+    gates = (
+        Column("gate", lambda gate: f"--fail-if-{gate.name.replace('_', '-')}{size * (gate.name == 'slower')}"),
+        Column("", lambda gate: Cell(text="held", tone="good") if gate.passed else Cell(text="failed", tone="failed")),
+        Column("because", lambda gate: "; ".join(_because(found, gate))),
+    )
     name, noun = Column("", lambda row: name_of(found, row.subject)), message(f"compared.{found.kind}", {})
     return Document(
         title=f"B against A, {counted(len(found.rows), noun)}{stated.pop() if len(stated) == 1 else ''}",
@@ -97,10 +105,10 @@ def compare_document(found: ComparisonReport) -> Document:
         unsure=word == "unclear",
         sections=(
             Section(title="B's speed over A's", parts=tuple(_ratios(found)), panel="main"),
-            Section(title="Gates", parts=table(found.gates, _gate_columns(found)), panel="side"),
+            Section(title="Gates", parts=table(found.gates, gates), panel="side"),
             Section(title="Verdicts that changed", parts=table(verdicts, (name, *_LIMITS)), panel="side"),
             Section(title="How sure", parts=tags(_sure(found)), panel="side"),
-            Section(title="Not in both", parts=items(_alone(found)), panel="side"),
+            Section(title="Not in both", parts=items(alone), panel="side"),
             Section(title="Rates", parts=_rates(found, name)),
             Section(title="What differs", parts=table(found.differences, _DIFFERENCE)),
             Section(title="A and B", parts=items((("A", _side(found.before)), ("B", _side(found.after))))),
@@ -126,20 +134,15 @@ def _subline(found: ComparisonReport) -> str:
     unclear = sum(row.verdict_before != row.verdict_after for row in found.rows) - verdicts
     said = [f"{name_of(found, whole.subject)}: {_change(whole.ratio)}"] if whole else []
     said += [f"A is {each.before}, B {each.after}" for each in found.differences if each.field == "judged"]
-    said += _held_up(found)
-    said += [] if found.kind == "bandwidth" else [f"{counted(verdicts, 'verdict')} changed"]
-    said += [f"{unclear} not clear in A or B"] if unclear else []
-    return first_upper(", ".join([*said, f"a change matters from {_matters(found)}"]))
-
-
-def _held_up(found: ComparisonReport) -> Iterator[str]:
-    """`other processes took 49 to 52 % of the cores in A, 0 % in B, in 2 of 3`."""
     taken = [row.taken for row in found.rows if row.others_matter]
-    if taken:
+    if taken:  # `other processes took 49 to 52 % of the cores in A, 0 % in B, in 2 of 3`
         known = ([share for share in shares if share is not None] for shares in zip(*taken, strict=True))
         before, after = (span(shares, percent) if shares else "" for shares in known)
         some = f"{len(taken)} of {len(found.rows)}" if len(found.rows) > 1 else ""
-        yield message("part.others_took", {"before": before, "after": after, "some": some})
+        said.append(message("part.others_took", {"before": before, "after": after, "some": some}))
+    said += [] if found.kind == "bandwidth" else [f"{counted(verdicts, 'verdict')} changed"]
+    said += [f"{unclear} not clear in A or B"] if unclear else []
+    return first_upper(", ".join([*said, f"a change matters from {_matters(found)}"]))
 
 
 def _ordered(found: ComparisonReport) -> list[Compared]:
@@ -191,15 +194,6 @@ _LIMITS = (
 )
 
 
-def _gate_columns(found: ComparisonReport) -> tuple[Column, ...]:
-    size = f" {100 * found.matters:g}%"
-    return (
-        Column("gate", lambda gate: f"--fail-if-{gate.name.replace('_', '-')}{size * (gate.name == 'slower')}"),
-        Column("", lambda gate: Cell(text="held", tone="good") if gate.passed else Cell(text="failed", tone="failed")),
-        Column("because", lambda gate: "; ".join(_because(found, gate))),
-    )
-
-
 def _because(found: ComparisonReport, gate: Gate) -> Iterator[str]:
     rows = [found.whole if place < 0 else found.rows[place] for place in gate.rows]
     if not gate.passed:
@@ -219,7 +213,10 @@ def _sure(found: ComparisonReport) -> Iterator[str]:
         seen = [row.visible for row in found.of_word(word) if row.visible is not None]
         if seen:
             count = f"{len(found.of_word(word))} of {len(found.rows)}"
-            yield f"{word}: {count}, {_seen(max(seen))} would be seen"
+            # Changes are factors, and a gain is seen from as large a one.
+            loss = max(seen)
+            gain = f" or a gain of {percent(loss / (1 - loss))}" if loss < 1 else ""
+            yield f"{word}: {count}, a loss of {percent(loss)}{gain} would be seen"
     unclear = found.of_word("unclear")
     needed = [row.rounds_needed for row in unclear if row.rounds_needed is not None]
     if needed and found.kind == "sweep":
@@ -230,12 +227,6 @@ def _sure(found: ComparisonReport) -> Iterator[str]:
         yield "three runs a side, begun in turn, show more: compare A1 A2 A3 --with B1 --with B2 --with B3"
     for note in found.notes:
         yield f"{note.side}, {note.rows} of {len(found.rows)}: {message(f'comparison.{note.code}', {})}"
-
-
-def _seen(loss: float) -> str:
-    """`a loss of 50 % or a gain of 100 %`: changes are factors, and a gain is seen from as large a one."""
-    gain = f" or a gain of {percent(loss / (1 - loss))}" if loss < 1 else ""
-    return f"a loss of {percent(loss)}{gain}"
 
 
 def _rates(found: ComparisonReport, name: Column) -> tuple[Part, ...]:
@@ -253,12 +244,6 @@ def _rates(found: ComparisonReport, name: Column) -> tuple[Part, ...]:
         *_LIMITS,
     )
     return table(_ordered(found)[:_MOST], columns)
-
-
-def _alone(found: ComparisonReport) -> Iterator[tuple[str, str]]:
-    for side, subjects in (("A", found.only_before), ("B", found.only_after)):
-        if subjects:
-            yield f"only in {side}", "; ".join(few([name_of(found, subject) for subject in subjects]))
 
 
 def _value(difference: Difference, place: int) -> str:

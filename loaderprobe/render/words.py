@@ -164,7 +164,10 @@ def sweep_plan_words(plan: SweepPlan) -> Iterator[str]:
         yield message("sweep_plan.configurations", {**facts, "ablated": ablated, "experiments": experiments})
         each_s = None if plan.budget_s is None or plan.auto else plan.budget_s / plan.configurations
         left = plan.configurations - plan.fitting
-        yield message(f"sweep_plan.{_time(plan)}", {**facts, "each_s": each_s, "left": left or None})
+        time = "time_auto" if plan.auto else "time_thorough" if plan.thorough else "time"
+        if plan.budget_s is not None:
+            time = "budget" if plan.auto or plan.budget_s >= plan.least_s else "budget_short"
+        yield message(f"sweep_plan.{time}", {**facts, "each_s": each_s, "left": left or None})
         if plan.auto:
             most_workers = plan.auto.most_workers if plan.auto.workers else None
             factors = "factors" if plan.auto.prefetch_factor else None
@@ -175,9 +178,3 @@ def sweep_plan_words(plan: SweepPlan) -> Iterator[str]:
         yield message("sweep_plan.further", facts)
     for study in plan.beside:
         yield message(f"sweep_plan.{study.code}", study.facts)
-
-
-def _time(plan: SweepPlan) -> str:
-    if plan.budget_s is None:
-        return "time_auto" if plan.auto else "time_thorough" if plan.thorough else "time"
-    return "budget" if plan.auto or plan.budget_s >= plan.least_s else "budget_short"
