@@ -366,7 +366,7 @@ def _needs(report: Report, some: Sequence[Outlook]) -> Section:
     said += " *: nearest to ImageNet." if any(need.planned for need in some) else ""
     head = (named(first.accelerator), *(f"for {count}" for count in counts), "here")
     least = " (≥ a minimum)" if any(need.supply and need.supply.at_least for need in some) else " to be enough"
-    marks = f"● enough  ○ not known{least}  ✕ not enough, estimated"
+    marks = f"● enough  ○ not known{least}  ✗ not enough, estimated"
     below = (Paragraph(text=marks, tone="legend"), Paragraph(text=said, tone="quiet"))
     title = f"What {named(first.accelerator, join_words([str(count) for count in counts]))} need, cold files"
     return Section(title=title, parts=(Table(head=head, lines=lines), *below))
