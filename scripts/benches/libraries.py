@@ -40,7 +40,6 @@ from loaderprobe.plugins import ONE_LAYOUT, check_loader, resolve
 from loaderprobe.protocols import Loader, OwnThreads
 from loaderprobe.records.config import CHANNEL_DEVIATION, CHANNEL_MEAN, RunConfig
 from loaderprobe.records.files import FileSet
-from loaderprobe.samplers.nvml import NvmlSampler
 from loaderprobe.samplers.recorded import DiskSampler, SamplerThread
 from loaderprobe.samplers.waits import WaitsSampler
 from loaderprobe.stats import median
@@ -280,9 +279,7 @@ def segment_of(runner: SegmentRunner, scratch: Path) -> float:
     loader = runner.parts.loader
     with (
         WaitsSampler(lambda: threads_of(loader.workers()), scratch) as looking,
-        SamplerThread(
-            [DiskSampler(runner.parts.clock, runner.parts.location.devices), NvmlSampler(runner.parts.clock, None)]
-        ),
+        SamplerThread([DiskSampler(runner.parts.clock, runner.parts.location.devices)]),
     ):
         if isinstance(loader, OwnThreads):
             loader.new_processes = looking.follow_threads
