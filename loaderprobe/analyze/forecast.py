@@ -936,8 +936,8 @@ def _waiting(found: Experiments) -> float:
     used = cores_used(steps)
     if found.measurement.compute.device != "CPU" or used is None:
         return 0.0
-    taken = (step.others.cpu_ns / step.others.span_ns for step in steps if step.others)
-    return max(0.0, 1 - used - max(taken, default=0.0))
+    taken = [step.others.cpu_ns / step.others.span_ns for step in steps if step.others]
+    return max(0.0, 1 - used - (median(taken) if taken else 0.0))
 
 
 def enough(made: Callable[[float], Forecast]) -> float:
