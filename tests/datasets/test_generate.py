@@ -168,7 +168,7 @@ def _entry(number: int) -> Entry:
 
 
 def test_a_torn_line_is_not_believed(tmp_path: Path) -> None:
-    """Whatever the crash cut off the end of the last line, or left of it as zeros: those before it are kept."""
+    """Whatever the crash cut off the end of the last line, or left of it as zeros, or a checksum that fails: those before it are kept."""
     journal, path = Journal(tmp_path), tmp_path / JOURNAL
     journal.add([_entry(3)])
     journal.write()
@@ -179,7 +179,9 @@ def test_a_torn_line_is_not_believed(tmp_path: Path) -> None:
         journal.write()
     assert Journal(tmp_path).entries() == [_entry(1), _entry(2)]
     whole = path.read_bytes()
-    for torn in (*(whole[:-lost] for lost in range(2, 60, 7)), whole[:-9] + bytes(9), whole[:-9] + b"\xff"):
+    flipped = whole.replace(b'"size_bytes":102', b'"size_bytes":999')
+    torn_off = (whole[:-lost] for lost in range(1, 60, 7))
+    for torn in (*torn_off, whole[:-9] + bytes(9), whole[:-9] + b"\xff", flipped):
         path.write_bytes(torn)
         assert Journal(tmp_path).entries() == [_entry(1)]
 

@@ -13,6 +13,7 @@ import os
 import re
 import signal
 import time
+import zlib
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
@@ -93,7 +94,7 @@ class Entry:
 
 @dataclass(slots=True)
 class Journal:
-    """Append-only: each line is a list of entries, so a torn line is no JSON."""
+    """Append-only: each line holds entries and their checksum, so that a torn line is recognised."""
 
     directory: Path
     _fresh: list[Entry] = field(default_factory=list)
@@ -109,15 +110,15 @@ class Journal:
         found: list[Entry] = []
         lines = self._path.read_bytes().splitlines(keepends=True) if self._path.exists() else []
         for line in lines:
-            try:
-                found += msgspec.json.decode(line, type=list[Entry])
-            except (msgspec.DecodeError, UnicodeDecodeError):
-                break
+            checksum, _, body = line.partition(b" ")
+            if not line.endswith(b"\n") or checksum != _checksum(body):
+                return found
+            found += msgspec.json.decode(body, type=list[Entry])
         return found
 
     def begin(self, entries: Sequence[Entry]) -> None:
         """Start a new journal with these entries of the old one."""
-        write_atomically(self._path, msgspec.json.encode(entries) + b"\n" if entries else b"")
+        write_atomically(self._path, _line(entries) if entries else b"")
 
     def add(self, entries: Sequence[Entry]) -> None:
         """Enter them with the next, some seconds later at most. Raises what `write` raises."""
@@ -138,7 +139,7 @@ class Journal:
             sync_filesystem(self.directory)
             if fresh:
                 with self._path.open("ab") as file:
-                    file.write(msgspec.json.encode(fresh) + b"\n")
+                    file.write(_line(fresh))
                     file.flush()
                     os.fsync(file.fileno())
         except OSError:
@@ -151,6 +152,15 @@ class Journal:
             self.begin(beyond)
         else:
             self._path.unlink(missing_ok=True)
+
+
+def _line(entries: Sequence[Entry]) -> bytes:
+    body = msgspec.json.encode(entries) + b"\n"
+    return _checksum(body) + b" " + body
+
+
+def _checksum(body: bytes) -> bytes:
+    return f"{zlib.crc32(body):08x}".encode()
 
 
 def _digest(path: Path) -> str:
