@@ -168,7 +168,8 @@ def _entry(number: int) -> Entry:
 
 
 def test_a_torn_line_is_not_believed(tmp_path: Path) -> None:
-    """Whatever the crash cut off the end of the last line, or left of it as zeros, or a checksum that fails: those before it are kept."""
+    """What the crash cut off the end of the last line, or left as zeros, or a checksum that fails: those before are
+    kept."""
     journal, path = Journal(tmp_path), tmp_path / JOURNAL
     journal.add([_entry(3)])
     journal.write()

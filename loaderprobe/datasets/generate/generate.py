@@ -351,6 +351,10 @@ class Work:
                     futures.remove(future)
                     journal.add(entries)
                     found(entries)
+        except LoaderprobeError:
+            # The other processes were stopped in the middle of an image.
+            _remove_halves(self.directory, self.spec)
+            raise
         finally:
             # Chunks that ended while the processes were being stopped.
             for future in futures:
