@@ -1185,7 +1185,7 @@ def _in_memory(fitted: Fit, around: Surroundings) -> list[AdviceOption]:
         return [AdviceOption(forecast=cached(fitted, 1.0))]
     if size <= most:
         command = f"find {shlex.quote(around.root)} -type f -exec cat {{}} + >/dev/null"
-        action = Action(code="files_in_memory", facts={"share": 1.0, "bytes": size})
+        action = Action(code="files_in_memory", facts={"share": 1.0, "bytes": size, "most": most})
         return [AdviceOption(forecast=cached(fitted, 1.0), action=action, command=command)]
     share = most / size
     hits = page_cache_hits(share)

@@ -115,9 +115,8 @@ RESOURCES: tuple[Resource, ...] = (
     ),
     Resource(
         name="cpu", side="input", known_by="cores", part_of="preprocessing",
-        letter="F", color="#C77800", style="bold yellow", noun="CPU cores", cell="preprocessing, cores full",
-        short="CPU cores",
-        legend="preprocessing, cores full",
+        letter="F", color="#8C510A", ink="#FFFFFF", style="bold yellow", noun="CPU cores", short="CPU cores",
+        cell="preprocessing, cores full", legend="preprocessing, cores full",
     ),
     Resource(
         name="transport", side="input", known_by="loader", mode="no_transport",

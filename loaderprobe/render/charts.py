@@ -137,10 +137,10 @@ STYLES: dict[str, str] = {
 }  # fmt: skip
 """The same in a terminal."""
 MARKS: dict[How, tuple[str, str, str]] = {
-    "measured": ("█", "measured", "●"),
-    "estimated": ("▒", "estimated", "◉"),
-    "specified": ("▒", "specified", "○"),
-    "unsure": ("░", "not sure", "○"),
+    "measured": ("█", "measured", "◆"),
+    "estimated": ("▒", "estimated", "◈"),
+    "specified": ("▒", "specified", "◇"),
+    "unsure": ("░", "not sure", "◇"),
 }
 """By how a mark is known: its block in a terminal, what the legend says, and its dot in a terminal."""
 BASE = "base"

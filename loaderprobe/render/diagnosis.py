@@ -15,7 +15,7 @@ from loaderprobe.render.figures import FIGURES, noise_words
 from loaderprobe.render.first import SQUARES, advice_parts, ladder_section, limits_training, next_sections, sample_of
 from loaderprobe.render.format import counted, figure, interval, noun, percent, span, workers_words
 from loaderprobe.render.groups import FILES, resources_of, state_word, tone, trains
-from loaderprobe.render.sweep import measured_on, proof, rank_parts
+from loaderprobe.render.sweep import doubted, measured_on, proof, rank_parts
 from loaderprobe.render.words import explanation, message, remark_words
 from loaderprobe.units import format_duration, significant
 
@@ -34,7 +34,7 @@ def diagnosis_document(report: Report) -> Document:
     notes = [note for note in detail.notes if note.code not in _COSTS_ALL]
     first = [advice for step in report.summary.next for advice in step.advice]
     others = [advice for advice in row.advice if advice not in first]
-    return Document(
+    document = Document(
         title=f"{setting(row, detail)}{measured_on(report)}",
         headline=limits_training(verdict.bound, what=what_runs(row)),
         subline=_subline(row, verdict, detail),
@@ -58,6 +58,7 @@ def diagnosis_document(report: Report) -> Document:
             Section(title="Notes", parts=items(("", remark_words(note)) for note in notes)),
         ),
     )
+    return doubted(report, document)
 
 
 def what_runs(row: ConfigurationRow) -> str:

@@ -349,7 +349,7 @@ def _cores(some: Sequence[Outlook], here: float) -> Iterator[Line]:
         if need.cores is not None:
             wanted = [need.cores * each.accelerators for each in need.needs]
             marked = (f"{enough_mark(here, count)} {significant(count, 2)}" for count in wanted)
-            yield ("CPU cores" if len(some) == 1 else f"CPU cores, {need.data}", *marked, f"{here:g}")
+            yield ("CPU cores, 1 to train" if len(some) == 1 else f"CPU cores, {need.data}", *marked, f"{here:g}")
 
 
 def _needs(report: Report, some: Sequence[Outlook]) -> Section:

@@ -204,11 +204,12 @@ def _letters(chart: Chart, row: ChartRow, bar: Bar, begin: float, end: float) ->
 
 
 def _dot(point: Bar, x: str, y: float) -> str:
-    """Full where it is measured, a ring with a dot where it is estimated, else a ring."""
+    """A diamond: full where it is measured, with a dot where it is estimated, else empty."""
     color = TONES[point.tone]
     fill = color if point.how == "measured" else "var(--card)"
-    ring = f'<circle cx="{x}" cy="{y:g}" r="5" fill="{fill}" stroke="{color}" stroke-width="2"/>'
-    return ring + (f'<circle cx="{x}" cy="{y:g}" r="2" fill="{color}"/>' if point.how == "estimated" else "")
+    diamond = f'<path d="M0-6l6 6l-6 6l-6-6z" fill="{fill}" stroke="{color}" stroke-width="2"/>'
+    dot = f'<circle r="2" fill="{color}"/>' if point.how == "estimated" else ""
+    return f'<svg x="{x}" y="{y:g}" overflow="visible" aria-hidden="true">{diamond}{dot}</svg>'
 
 
 def _fill(bar: Bar) -> str:

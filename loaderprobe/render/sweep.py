@@ -45,6 +45,7 @@ from loaderprobe.render.format import (
     megabytes_per_s,
     percent,
     rate,
+    span,
     times,
 )
 from loaderprobe.render.gpu import window_parts
@@ -106,7 +107,14 @@ def sweep_document(report: Report) -> Document:
             Section(title="Machine, versions and command", parts=further(_machine(report))),
         ),
     )
-    return headed(report, document)
+    return doubted(report, headed(report, document))
+
+
+def doubted(report: Report, document: Document) -> Document:
+    """With a title that says so where a verdict is firm on too little, such as one round."""
+    if document.tone in ("inconclusive", "failed") or report.summary.how_sure.facts["level"] != "low":
+        return document
+    return replace(document, headline=f"Probably: {document.headline}", unsure=True)
 
 
 def report_columns(report: Report) -> dict[str, list[Value]]:
@@ -334,9 +342,7 @@ _FORECAST = (
     Column("Change", lambda forecast: forecast.changed.replace("_", " ")),
     Column("To", lambda forecast: forecast.to),
     Column("images/s", lambda forecast: rate(found.value) if (found := forecast.images_per_s) else MISSING),
-    Column(
-        "Range", lambda forecast: f"{rate(found.low)} to {rate(found.high)}" if (found := forecast.images_per_s) else ""
-    ),
+    Column("Range", lambda forecast: span((found.low, found.high), rate) if (found := forecast.images_per_s) else ""),
     Column("Then", _after),
 )
 
@@ -355,10 +361,7 @@ def _made(report: Report, row: ConfigurationRow) -> Iterator[Paragraph]:
 _DATA = (
     Column("data", lambda data: data.label),
     Column("path", lambda data: data.root),
-    Column(
-        "images used",
-        lambda data: f"{data.images_used} of {data.images_found}{', generated' if data.generated else ''}",
-    ),
+    Column("images used", lambda data: f"{data.images_used} of {data.images_found}{', generated' * data.generated}"),
     Column("mean size", lambda data: format_bytes(data.mean_size_bytes)),
 )
 
@@ -366,13 +369,8 @@ _DATA = (
 def panel_sections(report: Report) -> Iterator[Section]:
     """Charts of one figure by workers, for each device."""
     yield _panel(report, "Rates by workers", "images/s", _rate, level="compute alone")
-    yield _panel(
-        report,
-        "Where worker time goes, the loader alone",
-        "ms an image",
-        _worker_time,
-        names=tuple((name, f"{letter} {words}") for name, letter, words in TIME_OF_WORKER),
-    )
+    names = tuple((name, f"{letter} {words}") for name, letter, words in TIME_OF_WORKER)
+    yield _panel(report, "Where worker time goes, the loader alone", "ms an image", _worker_time, names=names)
     title = "Read rate against what the storage gives"
     yield _panel(report, title, "MB/s", partial(_read, report), level="storage alone")
 

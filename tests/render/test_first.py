@@ -18,6 +18,7 @@ from loaderprobe.records.verdict import Action, ActionCode, Cause, Forecast, Int
 from loaderprobe.render.charts import Chart
 from loaderprobe.render.document import Command, Document, Paragraph, Section, Table
 from loaderprobe.render.first import first_screen, headed
+from loaderprobe.render.sweep import sweep_document
 from loaderprobe.units import format_rate, significant
 from tests.examples.reports import (
     example_report,
@@ -187,6 +188,7 @@ def test_how_sure_is_one_word_by_a_rule(changes: dict[str, Any], level: str) -> 
     details = {key: replace(each, ablations=removed) for key, each in report.details.items()}
     report = answered(replace(report, details=details))
     assert _said(_sections(report)["How sure"]).startswith(f"{level}, 1 of 1 verdict clear")
+    assert sweep_document(report).headline.startswith("Probably: Storage limits") == level.endswith("low")
 
 
 def test_the_most_that_can_be_gained_is_marked() -> None:
@@ -254,7 +256,7 @@ def test_a_need_has_one_of_three_marks(storage_bytes_per_s: float | None, at_lea
     assert "".join(str(cell)[0] for cell in storage[1:4]) == marks
     wanted = need.needs[0].read_bytes_per_s / need.use
     assert str(storage[1]).endswith(format_rate(wanted))
-    assert cores == ("CPU cores", "✗ 10", "✗ 80", "✗ 640", "2")
+    assert cores == ("CPU cores, 1 to train", "✗ 10", "✗ 80", "✗ 640", "2")
     assert str(opens[1]).startswith("○")
 
 

@@ -228,7 +228,7 @@ def test_a_figure_that_is_infinite_or_none_is_drawn_at_the_end_or_left_out(value
             assert ("▸" in drawn) == (value == inf and (bool(row.bars) or row.interval == (0.5, inf)))
             document = Document(title="", sections=(Section(parts=(chart,)),))
             assert not re.search("inf%|nan", document_page(document, made_by="", inline=True))
-    at = _drawn(Chart(rows=(rows[1], usual)), 60)[0].find("●")
+    at = _drawn(Chart(rows=(rows[1], usual)), 60)[0].find("◆")
     assert (at == -1) == isnan(value) and (at > 30) == (value == inf)
 
 
