@@ -186,11 +186,14 @@ def _mostly_taken(note: Remark) -> bool:
     return note.code == "others_took" and 2 * float(note.facts["segments"]) > float(note.facts["of"])
 
 
+def _changed(row: ConfigurationRow) -> bool:
+    """True where training was faster than compute alone by over a third: the machine changed in between."""
+    return row.verdict is not None and (row.verdict.accelerator_utilization or 0.0) > MOST_UNEXPLAINED
+
+
 def _leads(row: ConfigurationRow) -> Speedup | None:
-    """The speed-up of the only cause; None where training was faster than compute alone by over a third."""
-    if not firm(row) or families(row.bound)[0] not in SPEEDUPS or row.verdict is None:
-        return None
-    if (row.verdict.accelerator_utilization or 0.0) > MOST_UNEXPLAINED:
+    """The speed-up of the only cause, from a machine that stayed as it was."""
+    if not firm(row) or families(row.bound)[0] not in SPEEDUPS or _changed(row):
         return None
     found = [speedup for _, speedup in main_speedups(row)]
     return found[0] if len(found) == 1 else None
@@ -300,7 +303,8 @@ def _next_steps(report: Report) -> tuple[NextStep, ...]:
         return (*made, emulated) if measured(rows) else ()
     for some in devices:
         # What rests on an inconclusive row may be said later, but is not what to do next.
-        sure = [row for row in best_of(report, some) if row.bound and row.bound.cause != "inconclusive"]
+        best = [row for row in best_of(report, some) if not _changed(row)]
+        sure = [row for row in best if row.bound and row.bound.cause != "inconclusive"]
         gaining = _steps(sure, lambda advice: advice.surely_gains)
         first = sorted(gaining, key=lambda step: (_belongs(step, sure), _most(step)), reverse=True)[:1]
         cores = [more_core for more_core in _more_cores(report, some) if more_core not in made]
@@ -439,25 +443,27 @@ def as_read(action: Action) -> Hashable:
 
 
 def _longer(report: Report, rows: Rows) -> list[NextStep]:
-    """To measure longer, where for want of time less than half of the best configurations have a cause.
+    """To measure longer, where for want of time less than half of the best configurations have a cause that holds.
 
-    Without the other processes, where those took cores meanwhile.
+    Without the other processes, where those took cores meanwhile; again, where the machine changed.
     """
     best, of_all = best_of(report, rows), report.summary.run.notes
     said = {key: (*detail.notes, *filter(_mostly_taken, of_all)) for key, detail in report.details.items()}
     cut = {key for key, notes in said.items() if any(note.code in TOO_SHORT for note in notes)}
-    cut -= {row.key for row in best if firm(row)}
+    settled, changed = {row.key for row in best if firm(row)}, {row.key for row in best if _changed(row)}
+    cut -= settled
     held_up = {key for key, notes in said.items() if any(note.code == "others_took" for note in notes)}
     reasons = {row.key: row.bound.reason.code for row in best if row.bound}
     misfits = {key for key in held_up if reasons.get(key) == "outside_noise_band"}
-    short = [row for row in best if row.key in cut | misfits or reasons.get(row.key) in WANT_OF_TIME]
-    if not short or 2 * sum(map(firm, best)) >= len(best):
+    short = [row for row in best if row.key in cut | misfits | changed or reasons.get(row.key) in WANT_OF_TIME]
+    if not short or 2 * len(settled - changed) >= len(best):
         return []
     notes = [note for row in short for note in said.get(row.key, ())]
     enough_s = [ceil(float(note.facts["budget_s"])) for note in notes if "budget_s" in note.facts]
     budget_s = max(enough_s, default=60 * ceil(MORE_TIME * report.summary.run.wall_s / 60))
     taken = max((float(note.facts["share"]) for note in notes if note.code == "others_took"), default=None)
-    remark = Remark(code="measure_longer") if taken is None else Remark(code="measure_alone", facts={"share": taken})
+    remark = Remark(code="measure_again" if changed else "measure_longer")
+    remark = remark if taken is None else Remark(code="measure_alone", facts={"share": taken})
     # Rounds that were asked for are added to those that there are.
     again = resumed(report.summary.run) if any(row.key in cut for row in short) else ""
     command = f"{again} --budget {budget_s}".lstrip()

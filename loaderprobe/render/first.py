@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from decimal import ROUND_UP, Context
 
 from loaderprobe.analyze.answer import again_with, as_read, best_of, families, firm, first_devices
 from loaderprobe.analyze.forecast import no_forecast
@@ -28,6 +29,7 @@ FULL = 3
 MOST_LANES = 12
 MOST_GAINS = 5
 SQUARES = {"high": "■■■", "medium": "■■□", "low": "■□□"}
+_UP = Context(prec=2, rounding=ROUND_UP)
 FAR = 6.0
 """A rate of compute alone that is so many times the longest bar is beyond the axis."""
 
@@ -305,15 +307,18 @@ def _gains(report: Report, action: Action, rows: Sequence[ConfigurationRow]) -> 
         alike = [advice for advice in row.advice if advice.action.code == action.code and advice.is_worth_making]
         if advice := next((advice for advice in alike if as_read(advice.action) == as_read(action)), None):
             before, after = advice.before.value, advice.after
-            spread = f"{rate(after.value)} ({rate(after.low)} to {rate(after.high)})"
             how: How = advice.how if advice.surely_gains else "unsure"
+            most = after.high <= after.value > after.low
+            alone = row.verdict.rates_images_per_s.compute if row.verdict else None
+            words = f"{rate(after.value)}{f' of {rate(alone)}' if alone else ''}"
+            words = f"→ ≤{words}" if most else f"→ {words} ({rate(after.low)} to {rate(after.high)})"
             found.append(
                 ChartRow(
                     label=label,
-                    value=f"{'≤' * (after.high <= after.value > after.low)}{significant(advice.speedup)}x",
-                    note=f"→ {spread}{'' if advice.how == 'measured' else ' est.'}",
+                    value=f"{'≤' * most}{significant(advice.speedup)}x",
+                    note=f"{words}{'' if advice.how == 'measured' else ' est.'}",
                     strong=advice.how == "measured",
-                    point=Bar(end=advice.speedup, tone="change", how=how),
+                    point=None if most else Bar(end=advice.speedup, tone="change", how=how),
                     interval=(after.low / before, after.high / before),
                     level=1.0,
                 )
@@ -334,22 +339,24 @@ def needs_sections(report: Report) -> list[Section]:
 
 
 def _opens(some: Sequence[Outlook]) -> Iterator[Line]:
-    """Files opened a second: a line for all data sets, or one for each where large files hold many images."""
+    """Files opened a second, one line for all data sets unless some hold many images; here at least as many as read."""
     each = by_key(some, lambda outlook: round(outlook.needs[0].files_per_s / outlook.images_per_s, 9))
     for outlook, *_ in each.values():
         what = "files opened" if len(each) == 1 else f"files opened, {outlook.data}"
+        supply, one = outlook.supply, outlook.needs[0]
+        there = supply.limit.value * one.files_per_s / one.read_bytes_per_s if supply else 0.0
         wanted = [need.files_per_s / outlook.use for need in outlook.needs]
-        opens = (f"{enough_mark(0.0, count, at_least=True)} {grouped(count)}/s" for count in wanted)
-        yield (what, *opens, "not known")
+        opens = (f"{grouped(count)}/s {enough_mark(there, count, at_least=True)}" for count in wanted)
+        yield (what, *opens, f"≥{grouped(there)}/s" if there else "not known")
 
 
 def _cores(some: Sequence[Outlook], here: float) -> Iterator[Line]:
-    """Of the data sets for which they are known."""
+    """Of the data sets for which they are known; whoever buys them rounds up."""
     for need in some:
         if need.cores is not None:
             wanted = [need.cores * each.accelerators for each in need.needs]
-            marked = (f"{enough_mark(here, count)} {significant(count, 2)}" for count in wanted)
-            yield ("CPU cores, 1 to train" if len(some) == 1 else f"CPU cores, {need.data}", *marked, f"{here:g}")
+            marked = (f"{_UP.create_decimal(f'{count:.6g}'):f} {enough_mark(here, count)}" for count in wanted)
+            yield ("CPU cores" if len(some) == 1 else f"CPU cores, {need.data}", *marked, f"{here:g}")
 
 
 def _needs(report: Report, some: Sequence[Outlook]) -> Section:
@@ -359,8 +366,8 @@ def _needs(report: Report, some: Sequence[Outlook]) -> Section:
     source = "assumed" if first.compute == "cpu" else "specified" if first.specified else "measured"
     sizes = {data.label: data.mean_size_bytes for data in report.summary.run.data}
     lines = (*(_need_line(need, sizes.get(need.data)) for need in some), *_opens(some), *_cores(some, cores))
-    said = f"For {percent(first.utilization)} of {rate(first.images_per_s)} images/s ({source}), "
-    said += f"{percent(1 - first.use)} of storage in reserve."
+    said = f"Each at {percent(first.utilization)} of {rate(first.images_per_s)} images/s ({source}), storage at most "
+    said += f"{percent(first.use)} busy{', a core each to train' * bool(first.cores)}."
     missing = dict.fromkeys(remark_words(need.missing) for need in some if need.missing)
     said += "".join(f" No rate of the storage: {why}." for why in missing)
     said += " *: nearest to ImageNet." if any(need.planned for need in some) else ""
@@ -380,6 +387,6 @@ def _need_line(need: Outlook, size_bytes: float | None) -> tuple[str, ...]:
     here = f"{'≥' * at_least}{format_rate(there)}" if supply else "not measured"
     return (
         f"{need.data}{f', {float(significant(size_bytes / 1e3, 2)):g} kB' if size_bytes else ''}{' *' * need.planned}",
-        *(f"{enough_mark(there, needed, at_least=at_least)} {format_rate(needed)}" for needed in wanted),
+        *(f"{format_rate(needed)} {enough_mark(there, needed, at_least=at_least)}" for needed in wanted),
         here,
     )

@@ -376,12 +376,13 @@ MESSAGES: dict[str, str] = {
     "gpu_not_read": "{gpu}: {because:code}",
     # How sure that is, what to do next, and what does not follow.
     "how_sure": (
-        "{level}[, {clear} of {of:count verdict} clear, {low_rounds-high_rounds:range count round}, "
+        "{level}[, cause clear in {clear} of {of}, {low_rounds-high_rounds:range count round}, "
         "{shown:code part.rates} ±{low_band-high_band:range percent}]"
     ),
     "part.rates": "rates",
     "part.rates.1": "rate",
     "measure_longer": "measure longer: little is conclusive yet",
+    "measure_again": "measure again: training outran its own compute, so the machine changed meanwhile",
     "measure_alone": "end other processes, which took {share:percent} of the cores, and measure again",
     "train_on_emulated": "an emulated accelerator shows how many images/s this input can deliver",
     "other_layout": "{data}: the layout {best} trained {low-high:range 2} times as fast as {now} (measured)",

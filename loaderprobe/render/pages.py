@@ -126,7 +126,7 @@ def _templates() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         # Control characters are shown, not sent; no line ends between a mark and what it marks.
-        finalize=lambda value: _MARK.sub("\\1\N{NO-BREAK SPACE}", visible(value)) if type(value) is str else value,
+        finalize=lambda value: _MARK.sub("\N{NO-BREAK SPACE}\\1", visible(value)) if type(value) is str else value,
     )
     # Marks are the only text that is not escaped: their makers did that.
     environment.globals.update(
@@ -142,7 +142,7 @@ def _templates() -> jinja2.Environment:
     return environment
 
 
-_MARK = re.compile(f"([{''.join(ENOUGH_MARK.values())}]) ")
+_MARK = re.compile(f" ([{''.join(ENOUGH_MARK.values())}])$")
 
 _HEIGHT, _THICK = 22, 13
 """Pixels of a row, and of a bar in it."""
