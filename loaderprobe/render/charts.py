@@ -118,8 +118,8 @@ class Chart(Part):
         object.__setattr__(self, "low", min([self.low, *marks, *(max(begin, least) for begin, _ in whiskers)]))
         if not 0 < self.high < inf:
             lengths = (bar.end for row in self.rows for bar in row.bars if isfinite(bar.end))
-            bare = [row.interval[1] for row in self.rows if row.interval and not (row.bars or row.point)]
-            most = max([self.low, *marks, *lengths, *bare])
+            bare = (row.interval[1] for row in self.rows if row.interval and not (row.bars or row.point))
+            most = max([self.low, *marks, *lengths, *filter(isfinite, bare)])
             ends = [min(end, _LONGEST_WHISKER * most) for _, end in whiskers]
             object.__setattr__(self, "high", self.low + (_ROOM * (max([most, *ends]) - self.low) or 1.0))
 

@@ -339,15 +339,13 @@ def needs_sections(report: Report) -> list[Section]:
 
 
 def _opens(some: Sequence[Outlook]) -> Iterator[Line]:
-    """Files opened a second, one line for all data sets unless some hold many images; here at least as many as read."""
+    """Files opened a second, one line for all data sets unless some hold many images; a run's names may be cached."""
     each = by_key(some, lambda outlook: round(outlook.needs[0].files_per_s / outlook.images_per_s, 9))
     for outlook, *_ in each.values():
         what = "files opened" if len(each) == 1 else f"files opened, {outlook.data}"
-        supply, one = outlook.supply, outlook.needs[0]
-        there = supply.limit.value * one.files_per_s / one.read_bytes_per_s if supply else 0.0
         wanted = [need.files_per_s / outlook.use for need in outlook.needs]
-        opens = (f"{grouped(count)}/s {enough_mark(there, count, at_least=True)}" for count in wanted)
-        yield (what, *opens, f"≥{grouped(there)}/s" if there else "not known")
+        opens = (f"{grouped(count)}/s {enough_mark(0.0, count, at_least=True)}" for count in wanted)
+        yield (what, *opens, "not known")
 
 
 def _cores(some: Sequence[Outlook], here: float) -> Iterator[Line]:
