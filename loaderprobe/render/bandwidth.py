@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TypeVar
 
 from loaderprobe.records import by_key, values
 from loaderprobe.records.bandwidth import BandwidthReport, MetadataLabel, MetadataOperation, MetadataPhase
@@ -12,7 +11,7 @@ from loaderprobe.records.phases import FROM_STORAGE, BandwidthPhase, CacheLabel,
 from loaderprobe.records.supply import Feed
 from loaderprobe.records.thresholds import CEILING_COLD_AT_LEAST, OTHER_READS
 from loaderprobe.records.verdict import Interval
-from loaderprobe.render.charts import Bar, Chart, ChartRow, How
+from loaderprobe.render.charts import Bar, Chart, ChartRow, How, first_and_last
 from loaderprobe.render.document import Cell, Column, Document, Paragraph, Part, Section, items, table, tags
 from loaderprobe.render.figures import EVIDENCE
 from loaderprobe.render.format import counted, grouped, interval, megabytes_per_s, percent, plus_minus, rate, span
@@ -21,7 +20,6 @@ from loaderprobe.render.words import LIMIT_WORDS, message, place_words, remark_w
 from loaderprobe.stats import median
 from loaderprobe.units import format_bytes, format_duration, format_rate, significant
 
-T = TypeVar("T")
 _ONCE: dict[str, str] = {"direct": "O_DIRECT", "sequential": "sequential", "paced": "with pauses"}
 """Phases beside the ladder, as rows are named. The paced one is evidence of the kind of device: its rate means nothing.
 """
@@ -350,24 +348,18 @@ def _ranks(most: BandwidthPhase | None) -> Iterator[Part]:
             bars=(Bar(end=rank.bw_bytes / 1e6, tone="storage"),),
             level=middle / 1e6,
         )
-        for rank in _some(ordered)
+        for rank in first_and_last(ordered, _MOST_RANKS)
     )
     level = f"median: {megabytes_per_s(middle)} MB/s"
     yield Chart(rows=tuple(rows), unit="MB/s", caption=_which(ordered, "ranks"), level=level, ends="rank,MB/s")
     hosts: list[list[RankRead]] = [*by_key(ordered, lambda rank: rank.host).values()]
     if 1 < len(hosts) < most.ranks:
-        yield from table(_some(hosts), _HOSTS, caption=_which(hosts, "hosts"))
-
-
-def _some(ordered: Sequence[T]) -> Sequence[T]:
-    """All; of many the first, the middle one and the last."""
-    half = _MOST_RANKS // 2
-    return ordered if len(ordered) <= _MOST_RANKS else [*ordered[:half], ordered[len(ordered) // 2], *ordered[-half:]]
+        yield from table(first_and_last(hosts, _MOST_RANKS), _HOSTS, caption=_which(hosts, "hosts"))
 
 
 def _which(ordered: Sequence[object], noun: str) -> str:
     few = len(ordered) > _MOST_RANKS
-    return f"The slowest, the middle one and the fastest of {len(ordered):,} {noun}" if few else ""
+    return f"The slowest and the fastest of {len(ordered):,} {noun}" if few else ""
 
 
 def _notes(report: BandwidthReport) -> Iterator[tuple[str, str]]:
