@@ -11,7 +11,7 @@ from loaderprobe.analyze.verdict.rounds import further_round
 from loaderprobe.errors import DamagedRun
 from loaderprobe.measure.ceilings import KIND_LONGEST_S, Ceilings
 from loaderprobe.measure.pace import Durations
-from loaderprobe.measure.runner import RAISE_BUDGET, RAISE_TIME_LIMIT, Event, Order, Processes, Result
+from loaderprobe.measure.runner import RAISE_BUDGET, RAISE_TIME_LIMIT, Order, Processes, Result
 from loaderprobe.policy import Ask, Ended, Results, Stop, follow
 from loaderprobe.protocols import Clock, OnStage
 from loaderprobe.records.config import RunConfig, SweepPlan, SweepSpec, alike_but_for
@@ -123,13 +123,12 @@ class Orders:
         if (left_s := self.left_s) is not None:
             limit_s = min(time_limit_s, left_s + GRACE_S)
 
-        def report(event: Event) -> None:
-            part = event.done / event.total if event.total else 0.0
-            done = ask.done + part * ask.takes
-            self.on_stage(f"{label} {order.config.title()}", round(done), round(ask.total))
+        def report(_stage: str, done: int, total: int) -> None:
+            so_far = ask.done + (done / total if total else 0.0) * ask.takes
+            self.on_stage(f"{label} {order.config.title()}", round(so_far), round(ask.total))
 
-        report(Event(stage="start"))
-        found = self.processes.run(order, time_limit_s=limit_s, on_event=report)
+        report("start", 0, 0)
+        found = self.processes.run(order, time_limit_s=limit_s, on_stage=report)
         if limit_s < time_limit_s and isinstance(found, RunFailure) and found.hint == RAISE_TIME_LIMIT:
             return replace(found, hint=RAISE_BUDGET)
         return found

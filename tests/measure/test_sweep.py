@@ -16,7 +16,7 @@ from loaderprobe.measure.assembly import make_compute
 from loaderprobe.measure.ceilings import Ceilings
 from loaderprobe.measure.further import CUT_SHORT, NO_TIME, enough_said, joined
 from loaderprobe.measure.pace import Durations, Part
-from loaderprobe.measure.runner import RAISE_BUDGET, RAISE_TIME_LIMIT, Event, Order
+from loaderprobe.measure.runner import RAISE_BUDGET, RAISE_TIME_LIMIT, Order
 from loaderprobe.measure.studies import batches_read, pages_bytes, study_all, too_small, untimed
 from loaderprobe.measure.study import in_epochs, study_epochs, study_prefilled
 from loaderprobe.measure.sweep import (
@@ -84,14 +84,14 @@ class Children:
         self.clock, self.orders = FakeClock(), list[Order]()
         self._fail, self._is_interrupted, self._takes_s, self._hints = fail, is_interrupted, takes_s, hints or {}
 
-    def run(self, order: Order, *, on_event: Any, **_: Any) -> Any:
+    def run(self, order: Order, *, on_stage: Any, **_: Any) -> Any:
         order = decode("order", encode("order", order), Order, "an order")
         self.orders.append(order)
         config, workers = order.config, order.config.loader.workers
         if workers == self._is_interrupted:
             raise KeyboardInterrupt
         self.clock.sleep(self._takes_s or 0.0)
-        on_event(Event(stage="half", done=1, total=2))
+        on_stage("half", 1, 2)
         if workers in self._fail:
             return failure(config, hint=self._hints.get(workers, ""))
         if order.study:
