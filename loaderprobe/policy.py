@@ -19,6 +19,7 @@ R = TypeVar("R")
 S = TypeVar("S", covariant=True)
 """Why nothing more is."""
 Q_co = TypeVar("Q_co", covariant=True)
+R_contra = TypeVar("R_contra", contravariant=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,36 +35,19 @@ class Ask(Generic[Q_co]):
     """That it is given; None for as long as it needs."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stop(Generic[S]):
-    """Nothing more is to be measured."""
-
-    reason: S
-
-
 Ended = Literal["complete", "no_time"]
 """The reason of policies whose end has no more to say: all is measured, or there is no time for the rest."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Results(Generic[Q, R]):
-    """What came of all asks so far."""
-
-    done: Sequence[tuple[Q, R]] = ()
-    """(what was asked, what came of it) in their order."""
-    spent_s: float = 0.0
-    """Since the first was asked, with all that was done between them."""
-
-    @property
-    def found(self) -> list[R]:
-        return [found for _, found in self.done]
-
-
-class Policy(Protocol[Q, R, S]):
+class Policy(Protocol[Q, R_contra, S]):
     """Decides what to measure next."""
 
-    def next(self, results: Results[Q, R]) -> Ask[Q] | Stop[S]:
-        """What follows from these results; the same again for the same results."""
+    def next(self, done: Sequence[tuple[Q, R_contra]], spent_s: float) -> Ask[Q] | S:
+        """What follows from these results, or why nothing more does; the same again for the same results.
+
+        `done` are all asks so far, and what came of each; `spent_s` is the time since the first, with all that was done
+        between them.
+        """
         ...
 
 
@@ -77,36 +61,34 @@ class Fixed(Generic[Q]):
     """Seconds that one is expected to take; 1 where no time is known."""
     left_s: float | None = None
 
-    def next(self, results: Results[Q, R]) -> Ask[Q] | Stop[Ended]:
+    def next(self, done: Sequence[tuple[Q, R]], spent_s: float) -> Ask[Q] | Ended:
         """The next that there is time for."""
-        begun = self.asks.index(results.done[-1][0]) + 1 if results.done else 0
+        begun = self.asks.index(done[-1][0]) + 1 if done else 0
         for ask in self.asks[begun:]:
-            if self.left_s is None or results.spent_s + self.takes(ask) <= self.left_s:
-                done = sum(self.takes(what) for what, _ in results.done)
-                return Ask(what=ask, done=done, takes=self.takes(ask), total=sum(map(self.takes, self.asks)))
-        return Stop(reason="complete" if len(results.done) == len(self.asks) else "no_time")
+            if self.left_s is None or spent_s + self.takes(ask) <= self.left_s:
+                took = sum(self.takes(what) for what, _ in done)
+                return Ask(what=ask, done=took, takes=self.takes(ask), total=sum(map(self.takes, self.asks)))
+        return "complete" if len(done) == len(self.asks) else "no_time"
 
 
 def follow(
     policy: Policy[Q, R, S], measure: Callable[[Ask[Q]], R], *, clock: Clock,
-    enough: Callable[[Results[Q, R]], bool] = lambda results: False,
-) -> tuple[Results[Q, R], S | None]:  # fmt: skip
-    """Measure what the policy asks, one after the other, until it stops: all results, and its reason.
+    enough: Callable[[Sequence[R]], bool] = lambda found: False,
+) -> tuple[list[R], S | None]:  # fmt: skip
+    """Measure what the policy asks, one after the other, until it stops: what came of all, and its reason.
 
     `measure` stores what is to be kept before it returns. Ctrl-C ends it: then the reason is None where the results so
     far are `enough`, else KeyboardInterrupt is passed on, as is each error.
     """
     done: list[tuple[Q, R]] = []
+    found: list[R] = []
     begin_ns = clock.now_ns()
-
-    def so_far() -> Results[Q, R]:
-        return Results(done=tuple(done), spent_s=(clock.now_ns() - begin_ns) / 1e9)
-
     try:
-        while isinstance(asked := policy.next(so_far()), Ask):
-            done.append((asked.what, measure(asked)))
+        while isinstance(asked := policy.next(done, (clock.now_ns() - begin_ns) / 1e9), Ask):
+            found.append(measure(asked))
+            done.append((asked.what, found[-1]))
     except KeyboardInterrupt:
-        if not enough(so_far()):
+        if not enough(found):
             raise
-        return so_far(), None
-    return so_far(), asked.reason
+        return found, None
+    return found, asked

@@ -214,7 +214,7 @@ def measure_real(fork_server: ForkServer) -> MeasureReal:
             budget_s=3.0,
             begin_ns=SystemClock().now_ns(),
         )
-        found = fork_server.run(order, time_limit_s=120.0, on_event=lambda _: None)
+        found = fork_server.run(order, time_limit_s=120.0, on_stage=lambda *_: None)
         assert isinstance(found, Measurement | RunFailure)
         return found
 

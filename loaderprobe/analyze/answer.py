@@ -44,28 +44,26 @@ _FIGURES = {"factor": 2, "share": 2, "utilization": 2}
 
 def answered(report: Report) -> Report:
     """The report with its answer."""
-    every = report.summary.configurations
+    every = report.configurations
     unclear = {(row.key, row.config.loader.workers) for row in measured(every) if not firm(row)}
     knees = (
         replace(knee, bottleneck=None, inconclusive=True)
         if unclear.intersection((key, knee.workers) for key in knee.keys)
         else knee
-        for knee in report.summary.knees
+        for knee in report.knees
     )
     known = (row for rows in by_device(every) for row in rows if row.images_per_s)
     alike = by_key(known, lambda row: (_measured_on(row), row.config.resolution, row.config.loader.name))
-    best = [_best_row(rows, report.summary.knees) for rows in alike.values()]
-    summary = replace(report.summary, knees=tuple(knees), best=_keys(best))
-    summary = replace(summary, staging=tuple(_staging(replace(report, summary=summary))))
-    report = replace(report, summary=summary)
-    summary = replace(
-        summary,
+    best = [_best_row(rows, report.knees) for rows in alike.values()]
+    report = replace(report, knees=tuple(knees), best=_keys(best))
+    report = replace(report, staging=tuple(_staging(report)))
+    return replace(
+        report,
         how_sure=_how_sure(report),
         scaling=tuple(_scaling(report)),
         next=_next_steps(report),
         not_known=tuple(_not_known(report)),
     )
-    return replace(report, summary=summary)
 
 
 def by_device(rows: Rows) -> tuple[tuple[ConfigurationRow, ...], ...]:
@@ -126,12 +124,12 @@ def main_speedups(row: ConfigurationRow) -> tuple[tuple[str, Speedup], ...]:
 def best_of(report: Report, rows: Rows) -> list[ConfigurationRow]:
     """Of each data set and loader the row with the workers that are enough, if that was measured; else the fastest."""
     found = {row.key: row for row in rows}
-    return [found[key] for key in report.summary.best if key in found]
+    return [found[key] for key in report.best if key in found]
 
 
 def first_devices(report: Report) -> Sequence[Rows]:
     """What the report is about: accelerators, or a CPU where nothing else trained; no emulated beside a real one."""
-    found = [rows for rows in by_device(report.summary.configurations) if best_of(report, rows)]
+    found = [rows for rows in by_device(report.configurations) if best_of(report, rows)]
     first = [rows for rows in found if not on_cpu(rows)] or found
     return [rows for rows in first if not any(row.emulated for row in rows)] or first
 
@@ -165,14 +163,15 @@ def _how_sure(report: Report) -> Remark:
     known = [row for row in best_of(report, rows) if row.verdict and row.images_per_s]
     if not known:
         return NOT_SURE
-    ablated = {key: each.ablations for key, each in report.details.items() if each.ablations}
+    details = {row.key: row.detail for row in measured(report.configurations) if row.detail}
+    ablated = {key: each.ablations for key, each in details.items() if each.ablations}
     once = {key for key, each in ablated.items() if each.code == "ablated" and 1 in each.facts.values()}
     twice = {row.key for row in rows if row.verdict and row.verdict.complete_rounds > 1} - once
     rounds = [row.verdict.complete_rounds for row in known if row.verdict]
     bands = [row.images_per_s.half / row.images_per_s.value for row in known if row.images_per_s]
     asked = [row for row in rows if row.status != "failed"]
     levels = [_level([_leads(row) for row in some], twice.issuperset(_keys(some))) for some in (asked, known)]
-    said = [*report.summary.run.notes, *(note for row in known for note in report.details[row.key].notes)]
+    said = [*report.run.notes, *(note for row in known for note in row.notes)]
     levels += ["medium"] if any(map(_mostly_taken, said)) else []
     facts: Facts = {
         "level": min(levels, key=LEVELS.index), "clear": sum(map(firm, asked)), "of": len(asked), "shown": len(known),
@@ -214,8 +213,8 @@ def _level(leading: Sequence[Speedup | None], measured_twice: bool) -> str:
 
 def _scaling(report: Report) -> Iterator[Scaling]:
     """Rows of one data set, loader and cache state: each device with every number of ranks, model after model."""
-    places = {row.key: place for place, row in enumerate(report.summary.configurations)}
-    best = sorted(best_of(report, report.summary.configurations), key=lambda row: places[row.key])
+    places = {row.key: place for place, row in enumerate(report.configurations)}
+    best = sorted(best_of(report, report.configurations), key=lambda row: places[row.key])
     alike = by_key(best, lambda row: (row.config.resolution, row.config.loader.name, row.config.cache))
     for rows in alike.values():
         yield from _scaled(rows)
@@ -255,16 +254,16 @@ def _hardware(row: ConfigurationRow) -> int:
 
 def _staging(report: Report) -> Iterator[Remark]:
     """What epochs take from a copy: of each device and loader, where cold files were read from the data and from it."""
-    copies = {data.label: data for data in report.summary.run.data if data.staged}
-    best = [row for row in best_of(report, report.summary.configurations) if row.config.cache != "warm"]
+    copies = {data.label: data for data in report.run.data if data.staged}
+    best = [row for row in best_of(report, report.configurations) if row.config.cache != "warm"]
     names = ("data", "resolution", "cache", "workers", "prefetch_factor")
     for row, source in product(best, best):
         data, gain = copies.get(row.config.resolution), _over(row, source)
         alike = alike_but_for(source.config, *names) == alike_but_for(row.config, *names)
         if data and data.staged and data.staged.source == source.config.resolution and alike and gain:
-            memory_bytes = 0 if source.config.cache == "as-found" else report.summary.environment.memory_bytes
-            roots = [each.root for each in report.summary.run.data if each.label in (data.label, data.staged.source)]
-            devices = [place.devices for root in roots if (place := report.summary.environment.below(root))]
+            memory_bytes = 0 if source.config.cache == "as-found" else report.environment.memory_bytes
+            roots = [each.root for each in report.run.data if each.label in (data.label, data.staged.source)]
+            devices = [place.devices for root in roots if (place := report.environment.below(root))]
             device = join_words(devices[0]) if len(devices) == 2 and devices[0] == devices[1] else ""
             yield _staged(data, data.staged, _rate(source), gain, memory_bytes, device)
 
@@ -293,10 +292,10 @@ def _staged(
 
 def _next_steps(report: Report) -> tuple[NextStep, ...]:
     """The change that surely gains most, and the cores that are missing; on a CPU alone, what would show more."""
-    rows = report.summary.configurations
+    rows = report.configurations
     devices = [some for some in by_device(rows) if not on_cpu(some)]
     made = _longer(report, [row for some in devices for row in some] or rows)
-    copies = [remark for remark in report.summary.staging if remark.code == "staging"]
+    copies = [remark for remark in report.staging if remark.code == "staging"]
     made += [NextStep(remark=replace(remark, code="train_from_copy")) for remark in copies]
     if not devices:
         emulated = NextStep(remark=Remark(code="train_on_emulated"), command="--compute emulated:mlperf-h100")
@@ -380,7 +379,7 @@ def _alike_but_for(rows: Rows, axis: Axis) -> Iterator[tuple[str, Rows, Configur
 
 def layout_notes(report: Report) -> Iterator[Remark]:
     """Of files of one image: that large files bring no gain with any device, or no sure one, measured or forecast."""
-    rows = [row for some in by_device(report.summary.configurations) if not on_cpu(some) for row in some]
+    rows = [row for some in by_device(report.configurations) if not on_cpu(some) for row in some]
     for images, same, _ in _alike_but_for(best_of(report, rows), "layout"):
         files = [row for row in same if row.config.layout == "files"]
         others = [row for row in same if row not in files]
@@ -401,16 +400,17 @@ def layout_notes(report: Report) -> Iterator[Remark]:
 
 def with_warm_notes(report: Report) -> Report:
     """The report with a note on each configuration that was slower with warm files than the same with cold ones."""
-    details = dict(report.details)
-    known = [row for row in measured(report.summary.configurations) if row.images_per_s]
+    rows = list(report.configurations)
+    known = [row for row in measured(report.configurations) if row.images_per_s]
     cold = {alike_but_for(row.config, "cache"): row for row in known if row.config.cache == "cold"}
     for row in known:
-        other, detail = cold.get(alike_but_for(row.config, "cache")), details.get(row.key)
+        other = cold.get(alike_but_for(row.config, "cache"))
         gain = _over(row, other) if other and row.config.cache == "warm" else None
-        if detail and gain and gain.value * WORTH < 1:
+        if row.detail and gain and gain.value * WORTH < 1:
             note = Remark(code="warm_slower", facts={"low": gain.low, "high": gain.high})
-            details[row.key] = replace(detail, notes=(*detail.notes, note))
-    return replace(report, details=details)
+            detail = replace(row.detail, notes=(*row.notes, note))
+            rows[rows.index(row)] = replace(row, detail=detail)
+    return replace(report, configurations=tuple(rows))
 
 
 def _rate(row: ConfigurationRow) -> float:
@@ -447,8 +447,9 @@ def _longer(report: Report, rows: Rows) -> list[NextStep]:
 
     Without the other processes, where those took cores meanwhile; again, where the machine changed.
     """
-    best, of_all = best_of(report, rows), report.summary.run.notes
-    said = {key: (*detail.notes, *filter(_mostly_taken, of_all)) for key, detail in report.details.items()}
+    best, of_all = best_of(report, rows), report.run.notes
+    known = measured(report.configurations)
+    said = {row.key: (*row.notes, *filter(_mostly_taken, of_all)) for row in known}
     cut = {key for key, notes in said.items() if any(note.code in TOO_SHORT for note in notes)}
     settled, changed = {row.key for row in best if firm(row)}, {row.key for row in best if _changed(row)}
     cut -= settled
@@ -460,12 +461,12 @@ def _longer(report: Report, rows: Rows) -> list[NextStep]:
         return []
     notes = [note for row in short for note in said.get(row.key, ())]
     enough_s = [ceil(float(note.facts["budget_s"])) for note in notes if "budget_s" in note.facts]
-    budget_s = max(enough_s, default=60 * ceil(MORE_TIME * report.summary.run.wall_s / 60))
+    budget_s = max(enough_s, default=60 * ceil(MORE_TIME * report.run.wall_s / 60))
     taken = max((float(note.facts["share"]) for note in notes if note.code == "others_took"), default=None)
     remark = Remark(code="measure_again" if changed else "measure_longer")
     remark = remark if taken is None else Remark(code="measure_alone", facts={"share": taken})
     # Rounds that were asked for are added to those that there are.
-    again = resumed(report.summary.run) if any(row.key in cut for row in short) else ""
+    again = resumed(report.run) if any(row.key in cut for row in short) else ""
     command = f"{again} --budget {budget_s}".lstrip()
     return [NextStep(remark=remark, command=command, configurations=_keys(short))]
 
@@ -487,29 +488,29 @@ def _more_cores(report: Report, rows: Rows) -> list[NextStep]:
 
     The same of all ranks and cache states of one compute: for the most accelerators that leave no core idle.
     """
-    spec, summary = rows[0].config.compute, report.summary
-    kept = [row for row in best_of(report, summary.configurations) if row.bound and row.bound.cause == "cpu"]
+    spec = rows[0].config.compute
+    kept = [row for row in best_of(report, report.configurations) if row.bound and row.bound.cause == "cpu"]
     full = [row for row in kept if (row.config.compute.name, row.config.compute.model) == (spec.name, spec.model)]
-    needs = [need for need in summary.needs if (need.compute, need.model) == (spec.name, spec.model)]
+    needs = [need for need in report.needs if (need.compute, need.model) == (spec.name, spec.model)]
     data = [row.config.resolution for row in full]
     ranks = max((row.config.ranks // row.config.nodes for row in full), default=1)
     cores = [ranks * need.cores for need in needs if need.data in data and need.cores is not None]
     if not cores or not any(row in full for row in rows):
         return []
     facts: Facts = {"accelerator": needs[0].accelerator, "low_cores": min(cores)}
-    facts |= {"high_cores": max(cores), "cores_available": summary.environment.cores_available}
+    facts |= {"high_cores": max(cores), "cores_available": report.environment.cores_available}
     facts |= {"ranks": ranks} if ranks > 1 else {}
     return [NextStep(remark=Remark(code="more_cores", facts=facts), configurations=_keys(full))]
 
 
 def _not_known(report: Report) -> Iterable[Remark]:
-    if not report.summary.environment.gpus:
+    if not report.environment.gpus:
         yield Remark(code="real_gpu")
-    if any(each.generated for each in report.summary.run.data):
+    if any(each.generated for each in report.run.data):
         yield Remark(code="own_images")
-    if not any(row.config.nodes > 1 for row in measured(report.summary.configurations)):
+    if not any(row.config.nodes > 1 for row in measured(report.configurations)):
         yield Remark(code="several_machines")
-    if any(need.supply and need.supply.at_least for need in report.summary.needs):
+    if any(need.supply and need.supply.at_least for need in report.needs):
         yield Remark(code="storage_ceiling")
 
 

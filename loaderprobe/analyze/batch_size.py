@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from loaderprobe.policy import Ask, Results, Stop
+from loaderprobe.policy import Ask
 from loaderprobe.records import thresholds
 from loaderprobe.records.batch_size import BatchSizeProbe, BatchSizeStop, LimitName
 from loaderprobe.records.layers import Milliseconds
@@ -140,15 +140,8 @@ def together(probes: Sequence[BatchSizeProbe]) -> BatchSizeProbe:
     )
 
 
-Probes = Results[int, BatchSizeProbe]
-NextSize = Ask[int] | Stop[BatchSizeStop]
-
-
-def _asked(results: Probes, found: int | BatchSizeStop, most: int) -> NextSize:
-    """A size, or the end, of a search of so many probes at most."""
-    if isinstance(found, BatchSizeStop):
-        return Stop(reason=found)
-    return Ask(what=found, done=len(results.done), total=most)
+Probes = Sequence[tuple[int, BatchSizeProbe]]
+NextSize = Ask[int] | BatchSizeStop
 
 
 LOG_ALIKE = math.log(1 + thresholds.ALIKE)
@@ -164,9 +157,10 @@ class Throughput:
 
     most: int = MOST
 
-    def next(self, results: Probes) -> NextSize:
+    def next(self, done: Probes, spent_s: float) -> NextSize:
         """The next rung of the ladder, else the size of which most may come, else the end."""
-        return _asked(results, self._size(results.found), MOST_PROBES)
+        size = self._size([probe for _, probe in done])
+        return size if isinstance(size, BatchSizeStop) else Ask(what=size, done=len(done), total=MOST_PROBES)
 
     def _size(self, probes: Sequence[BatchSizeProbe]) -> int | BatchSizeStop:
         fitting = [probe for probe in probes if probe.fits]
@@ -311,9 +305,10 @@ class PaperStrategy:
     first: int = PAPER_FIRST_SIZE
     most: int = MOST_OF_PAPER
 
-    def next(self, results: Probes) -> NextSize:
+    def next(self, done: Probes, spent_s: float) -> NextSize:
         """The size of the next loop. Memory that ends, for which the package has no rule, ends the search."""
-        return _asked(results, self._walk(results.found), LOOPS)
+        size = self._walk([probe for _, probe in done])
+        return size if isinstance(size, BatchSizeStop) else Ask(what=size, done=len(done), total=LOOPS)
 
     def _walk(self, probes: Sequence[BatchSizeProbe]) -> int | BatchSizeStop:
         """The loops so far once more, and what follows from the last of them."""

@@ -19,7 +19,7 @@ from loaderprobe.records.environment import Origin
 from loaderprobe.records.measurement import NO_STEP, Measurement, segments_of
 from loaderprobe.records.phases import NO_CEILING
 from loaderprobe.records.remark import Facts, Remark
-from loaderprobe.records.report import ConfigurationRow, Report, Summary
+from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.resources import BOTTLENECKS, JUDGED, RESOURCE, SPEEDUPS, Bottleneck, ResourceName
 from loaderprobe.records.thresholds import AMPLIFIED, FAR_LEAD, LEAD_OF_ONE_ROUND, MEMORY_SHARE, WORTH
 from loaderprobe.records.verdict import Action, Advice, Bound, Interval, Reason, ReasonCode, Side, Speedup, Verdict
@@ -46,14 +46,9 @@ def report_of(judged: Judged, data: DataFound, origin: Origin) -> Report:
     within = next((name for name in get_args(Bottleneck) if BOTTLENECKS[name].name == judged.bound.cause), None)
     if row.bound and row.bound.cause != judged.bound.cause and within:
         then["wait"] = within
-    detail = replace(detail, key=row.key, notes=notes, then=then)
-    summary = Summary(
-        run=run_info("", origin.created_utc, origin.command, (), [measurement], ()),
-        environment=origin.environment,
-        configurations=(row,),
-        knees=knees,
-    )
-    return answered(Report(summary=summary, details={row.key: detail}))
+    row = replace(row, detail=replace(detail, key=row.key, notes=notes, then=then))
+    run = run_info("", origin.created_utc, origin.command, (), [measurement], ())
+    return answered(Report(run=run, environment=origin.environment, configurations=(row,), knees=knees))
 
 
 def _as_trained(row: ConfigurationRow, measurement: Measurement) -> ConfigurationRow:

@@ -72,9 +72,9 @@ def next_configs(report: Report, auto: Auto) -> list[RunConfig]:
 
     A number of workers that failed ends the search above it, and is not asked for again.
     """
-    groups = by_key(report.summary.configurations, lambda row: alike_but_for(row.config, "workers", "prefetch_factor"))
-    found = [_next_config(rows, report.summary.knees, auto) for rows in groups.values()]
-    known = {row.key for row in report.summary.configurations}
+    groups = by_key(report.configurations, lambda row: alike_but_for(row.config, "workers", "prefetch_factor"))
+    found = [_next_config(rows, report.knees, auto) for rows in groups.values()]
+    known = {row.key for row in report.configurations}
     return [config for config in found if config and config.key not in known]
 
 

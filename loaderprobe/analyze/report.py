@@ -45,7 +45,6 @@ from loaderprobe.records.report import (
     RunInfo,
     Status,
     StorageNeed,
-    Summary,
 )
 from loaderprobe.records.resources import INPUTS, Bottleneck
 from loaderprobe.records.studies import (
@@ -309,16 +308,17 @@ def build_report(
     ]
     measurements = {key: each.measurement for key, each in judged.items()}
     outcomes = [each.measurement if isinstance(each, Judged) else each for _, each in found]
-    summary = Summary(
-        run=run_info(name, created_utc, command, files, outcomes, damaged),
-        environment=environment,
-        configurations=tuple(rows),
-        knees=knees,
-        needs=outlooks(rows, measurements, files, ceilings),
+    report = answered(
+        Report(
+            run=run_info(name, created_utc, command, files, outcomes, damaged),
+            environment=environment,
+            configurations=tuple(rows),
+            knees=knees,
+            needs=outlooks(rows, measurements, files, ceilings),
+        )
     )
-    report = answered(Report(summary=summary, details={key: detail_of(each) for key, each in judged.items()}))
-    run = replace(summary.run, notes=(*summary.run.notes, *layout_notes(report)))
-    return with_warm_notes(replace(report, summary=replace(report.summary, run=run)))
+    run = replace(report.run, notes=(*report.run.notes, *layout_notes(report)))
+    return with_warm_notes(replace(report, run=run))
 
 
 def _judged(measurement: Measurement, ceiling: StorageCeiling | None) -> Judged | DamagedFile:
@@ -398,6 +398,7 @@ def _measured_row(
         row,
         buffer=buffer_effect(judged.measurement, judged.verdict, prefilled),
         epochs=None if epochs is None else epochs_of(epochs, own),
+        detail=detail_of(judged),
     )
 
 

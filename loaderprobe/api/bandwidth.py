@@ -150,7 +150,7 @@ def read_by_ranks(
             seed=asked.seed, block_bytes=sample.block_bytes,
         )  # fmt: skip
         order = order_of_own(nothing, step.ranks, step.nodes)
-        found = coordinator.run(replace(order, read=together), time_limit_s=LIMIT_S, on_event=lambda _: None)
+        found = coordinator.run(replace(order, read=together), time_limit_s=LIMIT_S, on_stage=unheard)
         if isinstance(found, RunFailure) and found.exit_code == BadValue.exit_code:
             raise BadValue(found.reason, hint=found.hint)
         if isinstance(found, RunFailure):

@@ -62,10 +62,8 @@ def search(
         progress("batch sizes tried", round(ask.done), round(ask.total))
         return probe(ask.what)
 
-    results, stop = follow(
-        strategy, measure, clock=clock, enough=lambda results: any(each.images_per_s for each in results.found)
-    )
-    probes = tuple(results.found)
+    found, stop = follow(strategy, measure, clock=clock, enough=lambda found: any(each.images_per_s for each in found))
+    probes = tuple(found)
     if stop is not None:
         return probes, stop
     fastest = max(probes, key=lambda probe: probe.images_per_s.value if probe.images_per_s else 0.0)

@@ -85,7 +85,7 @@ def _source(given: Result) -> Source:
 def _of_run(run: Run) -> Source:
     record = run.directory.record
     found = []
-    for row in run.report().summary.configurations:
+    for row in run.report().configurations:
         measurement = run.directory.result(row.key)
         if row.verdict is not None and isinstance(measurement, Measurement):
             files = run.directory.files(row.config.data)

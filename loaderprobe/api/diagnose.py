@@ -68,12 +68,13 @@ class Diagnosis(Documented):
     @property
     def row(self) -> ConfigurationRow:
         """The loader as a configuration: its options, its verdict, the advice and forecasts."""
-        return self._report.summary.configurations[0]
+        return self._report.configurations[0]
 
     @property
     def detail(self) -> Detail:
         """Notes, ranks, and the functions that workers were in."""
-        return self._report.details[self.row.key]
+        assert self.row.detail is not None, "one that cannot be judged is none"
+        return self.row.detail
 
     @property
     def verdict(self) -> Verdict:

@@ -157,8 +157,8 @@ class Run(Tabled):
 
     def made_by(self) -> str:
         """The version of the tool, and of the schema of `summary.json`."""
-        summary = self.report().summary
-        return f"loaderprobe {summary.environment.loaderprobe}, {summary.schema} {summary.schema_version}"
+        report = self.report()
+        return f"loaderprobe {report.environment.loaderprobe}, {report.schema} {report.schema_version}"
 
     def json(self) -> str:
         """All figures and reasons, with the schema's name and version first: `summary.json`."""

@@ -104,7 +104,7 @@ def accelerator_of(kind: str | None) -> Accelerator | None:
 
 
 def _of_sweep(run: Run, data: str | None, kind: str | None, other: Accelerator | None) -> Basis:
-    rows = [row for row in run.report().summary.configurations if row.verdict is not None]
+    rows = [row for row in run.report().configurations if row.verdict is not None]
     if not rows:
         raise BadValue(f"{run.path} holds no measured configuration", hint=f"loaderprobe sweep --resume {run.path}")
     label, others = _choose_data(run, rows, data)
@@ -117,7 +117,7 @@ def _of_sweep(run: Run, data: str | None, kind: str | None, other: Accelerator |
     own = row.config.compute.name.removeprefix("emulated:")
     planned = None if other is None or (row.emulated and own == other[0]) else other
     workload = workload_of(measurement, row.verdict, files, ceiling, planned)
-    if any(each.generated and each.root == files.root for each in run.report().summary.run.data):
+    if any(each.generated and each.root == files.root for each in run.report().run.data):
         workload = replace(workload, images=known(IMAGENET_IMAGES, "images", "assumed", GENERATED))
     source = PlanSource(
         kind="sweep", path=str(run.path), data=files.root, other_data=others, accelerator=workload.accelerator,
@@ -130,7 +130,7 @@ def _choose_data(run: Run, rows: Sequence[ConfigurationRow], data: str | None) -
     """(label, the other labels); without a choice, the set whose files are nearest to ImageNet's in size."""
     labels = list(dict.fromkeys(row.config.resolution for row in rows))
     if data is None:
-        sizes = {each.label: each.mean_size_bytes for each in run.report().summary.run.data}
+        sizes = {each.label: each.mean_size_bytes for each in run.report().run.data}
         chosen = nearest_to_imagenet({label: sizes.get(label, 1.0) for label in labels})
     elif data in labels:
         chosen = data

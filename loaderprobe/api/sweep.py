@@ -193,7 +193,7 @@ def resume(
     spec, to_measure = directory.record.spec, bool(pending(directory) or more_of(directory))
     divided = spec.budget_s is not None or (to_measure and not spec.thorough)
     if budget_s is not None or (divided and _is_left(directory)):
-        rows = judge_run(directory).summary.configurations
+        rows = judge_run(directory).configurations
         further = may_go_on(directory, [row.config for row in rows if row.status == "measured"])
     if before.machine != here.machine:
         if further or _is_left(directory):

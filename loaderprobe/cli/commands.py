@@ -208,7 +208,7 @@ def report(call: Invocation, *, run: Path | None, form: str | None, output: Path
         _put((result_schema(type(found)) if isinstance(found, Documented) else summary_schema()).encode(), output)
         return EXIT_DONE
     _put(_rendered(found, chosen, to_file=output is not None), output, text=chosen != "parquet")
-    damaged = not isinstance(found, Documented) and found.report().summary.run.damaged
+    damaged = not isinstance(found, Documented) and found.report().run.damaged
     return EXIT_SOME_FAILED if damaged else EXIT_DONE
 
 

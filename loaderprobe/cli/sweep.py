@@ -45,14 +45,14 @@ def swept(call: Invocation, *, coordinator: Coordinator | None, resume: Path | N
             _say_resume("interrupted; the finished configurations are kept", told.run)
             return EXIT_INTERRUPTED
         except NoSpace:
-            if told.run is not None and told.run.report().summary.run.pending:
+            if told.run is not None and told.run.report().run.pending:
                 _say_resume("what was measured is kept", told.run)
             raise
-    summary = run.report().summary
-    if pending := summary.run.pending:
+    report = run.report()
+    if pending := report.run.pending:
         _say_resume(f"{counted(pending, 'configuration')} not measured yet", run)
-    failed = any(row.status == "failed" for row in summary.configurations)
-    return ended(interrupted=False, failed=failed or bool(summary.run.damaged))
+    failed = any(row.status == "failed" for row in report.configurations)
+    return ended(interrupted=False, failed=failed or bool(report.run.damaged))
 
 
 def _say_resume(said: str, run: loaderprobe.Run) -> None:

@@ -19,7 +19,7 @@ from typing import IO, Protocol, Self
 import msgspec
 
 from loaderprobe.errors import LoaderprobeError, MissingPart, masked_text
-from loaderprobe.protocols import Clock
+from loaderprobe.protocols import Clock, OnStage
 from loaderprobe.records.config import RunConfig, Study
 from loaderprobe.records.diagnosis import OwnLoader, OwnMeasured
 from loaderprobe.records.files import FileSet, from_json
@@ -96,7 +96,7 @@ RESULTS: Mapping[str, type[Result]] = {
 class Processes(Protocol):
     """What does orders, each in processes of its own: a `ForkServer`, or a `Coordinator` with all ranks."""
 
-    def run(self, order: Order, *, time_limit_s: float, on_event: Callable[[Event], None]) -> Result | RunFailure:
+    def run(self, order: Order, *, time_limit_s: float, on_stage: OnStage) -> Result | RunFailure:
         """The record that the order asks for."""
         ...
 
@@ -202,9 +202,9 @@ class ForkServer:
         self._last = ForkServerChild(pid, os.fdopen(read_end, "rb", buffering=0), self._link)
         return self._last
 
-    def run(self, order: Order, *, time_limit_s: float, on_event: Callable[[Event], None]) -> Result | RunFailure:
+    def run(self, order: Order, *, time_limit_s: float, on_stage: OnStage) -> Result | RunFailure:
         clock = SystemClock()
-        return run_order(order, clock=clock, time_limit_s=time_limit_s, on_event=on_event, start=self.start)
+        return run_order(order, clock=clock, time_limit_s=time_limit_s, on_stage=on_stage, start=self.start)
 
 
 def _no_process(error: OSError) -> MissingPart:
@@ -232,7 +232,7 @@ GRACE_S = 1.0
 
 
 def run_order(
-    order: Order, *, clock: Clock, time_limit_s: float, on_event: Callable[[Event], None],
+    order: Order, *, clock: Clock, time_limit_s: float, on_stage: OnStage,
     start: Start, aborted: Callable[[], bool] = lambda: False, poll_s: float = 60.0,
 ) -> Result | RunFailure:  # fmt: skip
     """Do what an order asks for in a child that `start` starts, and end it and its workers in any case.
@@ -249,7 +249,7 @@ def run_order(
         with child.stdout or nullcontext():
             try:
                 deadline_ns = started_ns + round(time_limit_s * 1e9)
-                last, why = _follow(child, clock, deadline_ns, on_event, aborted, poll_s)
+                last, why = _follow(child, clock, deadline_ns, on_stage, aborted, poll_s)
                 timed_out = why == TIMEOUT
                 # Workers may wait in it without an error; once they are killed, what they had there is free.
                 full = timed_out and free_shared_memory_bytes() == 0
@@ -312,10 +312,10 @@ def _members(group: int) -> list[int]:
 
 
 def _follow(
-    child: Child, clock: Clock, deadline_ns: int, on_event: Callable[[Event], None], aborted: Callable[[], bool],
+    child: Child, clock: Clock, deadline_ns: int, on_stage: OnStage, aborted: Callable[[], bool],
     poll_s: float,
 ) -> tuple[Event, str]:  # fmt: skip
-    """Pass on the child's events until it ends: (last event, why it is ended where it does not end by itself)."""
+    """Pass on the child's stages until it ends: (its last event, why it is ended where it does not end by itself)."""
     assert child.stdout is not None
     last, part, why, poll = Event(stage="start"), b"", "", select.poll()
 
@@ -334,7 +334,8 @@ def _follow(
             *lines, part = (part + data).split(b"\n")
             for line in lines:
                 last = from_json(line, Event)
-                on_event(last)
+                if last.failure is None:
+                    on_stage(last.stage, last.done, last.total)
             if not why and aborted():
                 ask_where(child.pid)
                 why, deadline_ns = ABORTED, min(deadline_ns, clock.now_ns() + round(GRACE_S * 1e9))

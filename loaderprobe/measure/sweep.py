@@ -11,8 +11,8 @@ from loaderprobe.analyze.verdict.rounds import further_round
 from loaderprobe.errors import DamagedRun
 from loaderprobe.measure.ceilings import KIND_LONGEST_S, Ceilings
 from loaderprobe.measure.pace import Durations
-from loaderprobe.measure.runner import RAISE_BUDGET, RAISE_TIME_LIMIT, Event, Order, Processes, Result
-from loaderprobe.policy import Ask, Ended, Results, Stop, follow
+from loaderprobe.measure.runner import RAISE_BUDGET, RAISE_TIME_LIMIT, Order, Processes, Result
+from loaderprobe.policy import Ask, Ended, follow
 from loaderprobe.protocols import Clock, OnStage
 from loaderprobe.records.config import RunConfig, SweepPlan, SweepSpec, alike_but_for
 from loaderprobe.records.measurement import Measurement, RunFailure
@@ -123,13 +123,12 @@ class Orders:
         if (left_s := self.left_s) is not None:
             limit_s = min(time_limit_s, left_s + GRACE_S)
 
-        def report(event: Event) -> None:
-            part = event.done / event.total if event.total else 0.0
-            done = ask.done + part * ask.takes
-            self.on_stage(f"{label} {order.config.title()}", round(done), round(ask.total))
+        def report(_stage: str, done: int, total: int) -> None:
+            so_far = ask.done + (done / total if total else 0.0) * ask.takes
+            self.on_stage(f"{label} {order.config.title()}", round(so_far), round(ask.total))
 
-        report(Event(stage="start"))
-        found = self.processes.run(order, time_limit_s=limit_s, on_event=report)
+        report("start", 0, 0)
+        found = self.processes.run(order, time_limit_s=limit_s, on_stage=report)
         if limit_s < time_limit_s and isinstance(found, RunFailure) and found.hint == RAISE_TIME_LIMIT:
             return replace(found, hint=RAISE_BUDGET)
         return found
@@ -188,17 +187,17 @@ class SweepPolicy:
             return DEALT * self.spec.budget_s
         return None if self.spec.thorough else sum(usual_seconds(config) for config in self.todo)
 
-    def next(self, results: Results[RunConfig, SweepResult]) -> Ask[RunConfig] | Stop[Ended]:
+    def next(self, done: Sequence[tuple[RunConfig, SweepResult]], spent_s: float) -> Ask[RunConfig] | Ended:
         """The next configuration without a result, else the next that has time for more."""
-        number = len({config for config, _ in results.done} - self.earlier.keys())
+        number = len({config for config, _ in done} - self.earlier.keys())
         if number >= len(self.todo):
             self.todo.extend(self.more())
         if number >= len(self.todo):
-            return self._further(results)
-        budget_s = self._dealt_s(number, results.spent_s)
+            return self._further(done, spent_s)
+        budget_s = self._dealt_s(number, spent_s)
         if budget_s is not None and budget_s <= 0:
-            return Stop(reason="no_time")
-        usual_s = results.spent_s / number if number else budget_s or expected_seconds(self.spec, self.todo[0])
+            return "no_time"
+        usual_s = spent_s / number if number else budget_s or expected_seconds(self.spec, self.todo[0])
         total_s = (len(self.todo) + self.to_come) * usual_s
         return Ask(what=self.todo[number], done=number * usual_s, takes=usual_s, total=total_s, budget_s=budget_s)
 
@@ -212,12 +211,12 @@ class SweepPolicy:
             return left_s / (left + self.to_come)
         return max(LEAST_SHARE * self.whole_s / len(self.todo), left_s / left)
 
-    def _further(self, results: Results[RunConfig, SweepResult]) -> Ask[RunConfig] | Stop[Ended]:
+    def _further(self, done: Sequence[tuple[RunConfig, SweepResult]], spent_s: float) -> Ask[RunConfig] | Ended:
         if self.whole_s is None:
-            return Stop(reason="complete")
-        times = Counter([*self.earlier, *(config for config, _ in results.done)])
-        last = {**self.earlier, **dict(results.done)}
-        left_s = self.whole_s - results.spent_s
+            return "complete"
+        times = Counter([*self.earlier, *(config for config, _ in done)])
+        last = {**self.earlier, **dict(done)}
+        left_s = self.whole_s - spent_s
         needed = {config: found.needed_s for config, found in last.items() if found.needed_s is not None}
         # The kind of storage shows more than another round of a clear verdict; it is asked once.
         reads = any(config.cache in ("cold", "as-found") for config in self.spec.configs)
@@ -234,8 +233,8 @@ class SweepPolicy:
                 chosen = min(fitting, key=lambda config: (times[config], needed[config]))
                 share_s = left_s / sum(times[config] == times[chosen] for config in fitting)
                 budget_s = max(needed[chosen], share_s)
-                return Ask(what=chosen, done=results.spent_s, takes=budget_s, total=self.whole_s, budget_s=budget_s)
-        return Stop(reason="complete")
+                return Ask(what=chosen, done=spent_s, takes=budget_s, total=self.whole_s, budget_s=budget_s)
+        return "complete"
 
 
 def may_go_on(run: RunDirectory, measured: Iterable[RunConfig]) -> dict[RunConfig, SweepResult]:

@@ -1,4 +1,4 @@
-"""What is shown: the summary (a public interface) and the report made of it."""
+"""What is shown: the report, and the summary (a public interface) that is made of it."""
 
 from __future__ import annotations
 
@@ -116,9 +116,56 @@ class RunInfo:
     """What else is to know of all its measurements, such as what other processes took of the machine."""
 
 
+Role = Literal["slowest", "median", "fastest"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankRow:
+    """One rank. Times are seconds of a step of the loader alone, in step with the others."""
+
+    rank: int
+    node: int
+    host: str
+    alone_images_per_s: float | None
+    """Of its loader by itself; None where ranks were measured in step only."""
+    input_s: float
+    """In `next()`."""
+    waiting_s: float
+    """For the other ranks, with its batch in hand."""
+    role: Role | None = None
+    """By its rate alone, or by its time in `next()`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Detail:
+    """What the pages have of one measured configuration, and `summary.json` has not."""
+
+    key: str
+    compute_device: str
+    compute_source: str
+    first_batch_s: float
+    notes: tuple[Remark, ...]
+    ablations: Remark | None = None
+    """Which resources were made free, and why no more."""
+    view: TimelineView | None = None
+    """The profiler window, to be drawn."""
+    ranks: tuple[RankRow, ...] = ()
+    """Of a configuration with several, the slowest first."""
+    then: Mapping[str, Bottleneck] = field(default_factory=dict)
+    """By resource: what limits training once that is free."""
+    sample: Literal["image", "sample"] = "image"
+    """What is counted: `sample` where batches hold no images."""
+    functions: tuple[FunctionTime, ...] = ()
+    """Of the pipeline, the slowest first; empty where workers were not looked at."""
+    looks: int = 0
+    """At the stacks of workers, from which that is known."""
+    looks_cpu_s: float = 0.0
+    """CPU time of looking, in all workers; part of no other figure."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigurationRow:
-    """One configuration in the summary: what was asked, what came of it, and what that says."""
+    """One configuration: what was asked, what came of it, and what that says."""
 
     config: RunConfig
     status: Status
@@ -136,6 +183,8 @@ class ConfigurationRow:
     """What a full buffer does to short benchmarks; None for the serial loader."""
     epochs: Epochs | None = None
     """None where no epochs were asked for."""
+    detail: Detail | None = None
+    """None unless `status` is `measured`."""
 
     @property
     def key(self) -> str:
@@ -152,6 +201,10 @@ class ConfigurationRow:
     @property
     def advice(self) -> tuple[Advice, ...]:
         return self.verdict.advice if self.verdict else ()
+
+    @property
+    def notes(self) -> tuple[Remark, ...]:
+        return self.detail.notes if self.detail else ()
 
     @property
     def unavailable(self) -> dict[str, Remark]:
@@ -192,8 +245,8 @@ class NextStep:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
-    """`summary.json` and `--json`."""
+class Report:
+    """Everything a renderer needs; without the details of its rows it is `summary.json`, and what `--json` prints."""
 
     schema: str = SUMMARY_SCHEMA
     schema_version: int = SCHEMA_VERSION
@@ -215,59 +268,3 @@ class Summary:
     """What accelerators would ask of the machine, one for each data set and device."""
     not_known: tuple[Remark, ...] = ()
     """What does not follow from this run."""
-
-
-Role = Literal["slowest", "median", "fastest"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankRow:
-    """One rank. Times are seconds of a step of the loader alone, in step with the others."""
-
-    rank: int
-    node: int
-    host: str
-    alone_images_per_s: float | None
-    """Of its loader by itself; None where ranks were measured in step only."""
-    input_s: float
-    """In `next()`."""
-    waiting_s: float
-    """For the other ranks, with its batch in hand."""
-    role: Role | None = None
-    """By its rate alone, or by its time in `next()`."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Detail:
-    """What the report draws beyond the summary, for one measured configuration."""
-
-    key: str
-    compute_device: str
-    compute_source: str
-    first_batch_s: float
-    notes: tuple[Remark, ...]
-    ablations: Remark | None = None
-    """Which resources were made free, and why no more."""
-    view: TimelineView | None = None
-    """The profiler window, to be drawn."""
-    ranks: tuple[RankRow, ...] = ()
-    """Of a configuration with several, the slowest first."""
-    then: Mapping[str, Bottleneck] = field(default_factory=dict)
-    """By resource: what limits training once that is free."""
-    sample: Literal["image", "sample"] = "image"
-    """What is counted: `sample` where batches hold no images."""
-    functions: tuple[FunctionTime, ...] = ()
-    """Of the pipeline, the slowest first; empty where workers were not looked at."""
-    looks: int = 0
-    """At the stacks of workers, from which that is known."""
-    looks_cpu_s: float = 0.0
-    """CPU time of looking, in all workers; part of no other figure."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
-    """Everything a renderer needs, and nothing it has to compute by measuring."""
-
-    summary: Summary
-    details: Mapping[str, Detail]
-    """Of what was measured, by the key of its configuration."""

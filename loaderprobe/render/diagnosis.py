@@ -27,12 +27,12 @@ _LONGEST_BAR = 15
 
 def diagnosis_document(report: Report) -> Document:
     """The verdict and the ladder, what to change, how sure; then rates, ranks, functions, and what to know."""
-    (row,), (detail,) = report.summary.configurations, report.details.values()
-    verdict = row.verdict
-    assert verdict
+    (row,) = report.configurations
+    verdict, detail = row.verdict, row.detail
+    assert verdict and detail
     warnings = [f"Warning: {remark_words(note)}." for note in detail.notes if note.code in _COSTS_ALL]
     notes = [note for note in detail.notes if note.code not in _COSTS_ALL]
-    first = [advice for step in report.summary.next for advice in step.advice]
+    first = [advice for step in report.next for advice in step.advice]
     others = [advice for advice in row.advice if advice not in first]
     document = Document(
         title=f"{setting(row, detail)}{measured_on(report)}",
@@ -52,7 +52,7 @@ def diagnosis_document(report: Report) -> Document:
             Section(title="Not known", panel="side", parts=tags(_unknown(report, row))),
             Section(title="Where the workers are, by function", parts=_functions(detail)),
             Section(title="Rates", parts=tuple(_rates(report, row, verdict))),
-            Section(title="What the verdict rests on", parts=tuple(proof(report, row))),
+            Section(title="What the verdict rests on", parts=tuple(proof(row))),
             Section(title="Ranks", parts=tuple(rank_parts(report))),
             Section(title="More advice", parts=tuple(advice_parts(others, detail.sample))),
             Section(title="Notes", parts=items(("", remark_words(note)) for note in notes)),
@@ -99,7 +99,7 @@ def _how_sure(report: Report, row: ConfigurationRow, verdict: Verdict, sample: s
         for _, lead in main_speedups(row)[:1]:
             ends = (lead.value,) if lead.at_most else (lead.low, lead.high)
             clear += f" ({'at most ' * lead.at_most}{span(ends, lambda end: significant(end, 2))}x)"
-    level = str(report.summary.how_sure.facts["level"])
+    level = str(report.how_sure.facts["level"])
     yield Paragraph(text=f"{SQUARES[level]} {level}, {clear}, {counted(rounds, 'round')}, {noise}", strong=True)
     yield Paragraph(text=explanation(bound, sample=sample))
 
@@ -112,7 +112,7 @@ def _unknown(report: Report, row: ConfigurationRow) -> Iterator[str]:
             yield f"gain if {noun(name)} were free"
     if row.verdict and row.verdict.complete_rounds < 2:
         yield "noise between rounds"
-    yield from map(remark_words, report.summary.not_known)
+    yield from map(remark_words, report.not_known)
     yield "what more accelerators need (loaderprobe plan)"
 
 
@@ -148,7 +148,7 @@ def _rates(report: Report, row: ConfigurationRow, verdict: Verdict) -> Iterator[
 
 def _measured_in(report: Report, verdict: Verdict) -> Iterator[str]:
     rounds, instrument = verdict.complete_rounds, verdict.instrument_cpu_fraction
-    yield f"Measured in {format_duration(report.summary.run.wall_s)}, {counted(rounds, 'round')}."
+    yield f"Measured in {format_duration(report.run.wall_s)}, {counted(rounds, 'round')}."
     if instrument is not None:
         yield f"Recording took {percent(instrument)} of the loader's CPU time."
     for found in verdict.bound.evidence:

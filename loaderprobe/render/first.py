@@ -211,10 +211,10 @@ def _subline(report: Report, some: Sequence[RowGroup], shown: Sequence[Configura
     sides = {row.bound.side if row.bound and firm(row) else "" for row in shown}
     side = f"{first_upper(sides.pop())}-bound: " if sides in ({"input"}, {"compute"}) else ""
     of = f"{side}{span(known, percent)}"
-    here = " No GPU here." if group.emulated and not report.summary.environment.gpus else ""
+    here = " No GPU here." if group.emulated and not report.environment.gpus else ""
     if not _one_device(some):
         return f"{of} of compute alone ({'specified' if group.emulated else 'measured'}).{here}"
-    pace = any(need.pace for need in report.summary.needs if need.compute == group.rows[0].config.compute.name)
+    pace = any(need.pace for need in report.needs if need.compute == group.rows[0].config.compute.name)
     alone = f"{rate(group.ceiling_images_per_s)} images/s" if group.ceiling_images_per_s else "compute alone"
     specified = "MLPerf Storage's pace; specified" if pace else "specified"
     source = specified if pace or group.emulated else "compute alone, measured"
@@ -234,13 +234,13 @@ def first_screen(report: Report) -> Iterator[Section]:
     """The five answers, each in its place."""
     if shown := _best(report, _first_groups(report)):
         yield ladder_section(report, shown)
-    sure = report.summary.how_sure
+    sure = report.how_sure
     words = f"{SQUARES[str(sure.facts['level'])]} {remark_words(sure)}"
     bound = shown[0].bound if len(shown) == 1 and not firm(shown[0]) else None
     why = (Paragraph(text=explanation(bound, sample=sample_of(report))),) if bound else ()
     yield Section(title="How sure", panel="side", parts=(Paragraph(text=words, strong=True), *why))
     yield from next_sections(report)
-    yield Section(title="Not known", panel="side", parts=tags(map(remark_words, report.summary.not_known)))
+    yield Section(title="Not known", panel="side", parts=tags(map(remark_words, report.not_known)))
     yield from (replace(needs, panel="main") for needs in needs_sections(report)[:1])
     maps = tuple(limit_maps(_first_groups(report)))
     if any(len(found.head) > 2 or len(found.lines) > 1 for found in maps):
@@ -259,12 +259,12 @@ def ladder_section(report: Report, rows: Sequence[ConfigurationRow], *, label: s
 
 def sample_of(report: Report) -> str:
     """What is counted: `image`, or `sample` where batches hold no images."""
-    return "sample" if any(detail.sample == "sample" for detail in report.details.values()) else "image"
+    return "sample" if any(row.detail and row.detail.sample == "sample" for row in report.configurations) else "image"
 
 
 def next_sections(report: Report) -> Iterator[Section]:
     """The two changes to make first, on one axis."""
-    made = [tuple(_change(report, step)) for step in report.summary.next[:2]]
+    made = [tuple(_change(report, step)) for step in report.next[:2]]
     charts = [part for parts in made for part in parts if isinstance(part, Chart)]
     low, high = min((chart.low for chart in charts), default=0.0), max((chart.high for chart in charts), default=0.0)
     for title, parts in zip(("Change first", "Then"), made, strict=False):
@@ -282,7 +282,7 @@ def advice_parts(some: Iterable[Advice], sample: str) -> Iterator[Part]:
 
 
 def _change(report: Report, step: NextStep) -> Iterator[Part]:
-    command, code = again_with(report.summary.run.command, step.command), ""
+    command, code = again_with(report.run.command, step.command), ""
     if step.remark:
         yield Paragraph(text=f"{first_upper(remark_words(step.remark))}.")
     else:
@@ -334,7 +334,7 @@ def _gains(report: Report, action: Action, rows: Sequence[ConfigurationRow]) -> 
 
 def needs_sections(report: Report) -> list[Section]:
     """What accelerators need, of each kind; the first screen has the first."""
-    alike = by_key(report.summary.needs, lambda need: (need.compute, need.model))
+    alike = by_key(report.needs, lambda need: (need.compute, need.model))
     return [_needs(report, some) for some in alike.values()]
 
 
@@ -360,9 +360,9 @@ def _cores(some: Sequence[Outlook], here: float) -> Iterator[Line]:
 def _needs(report: Report, some: Sequence[Outlook]) -> Section:
     first = some[0]
     counts = [need.accelerators for need in first.needs]
-    cores = report.summary.environment.cores_available
+    cores = report.environment.cores_available
     source = "assumed" if first.compute == "cpu" else "specified" if first.specified else "measured"
-    sizes = {data.label: data.mean_size_bytes for data in report.summary.run.data}
+    sizes = {data.label: data.mean_size_bytes for data in report.run.data}
     lines = (*(_need_line(need, sizes.get(need.data)) for need in some), *_opens(some), *_cores(some, cores))
     said = f"Each at {percent(first.utilization)} of {rate(first.images_per_s)} images/s ({source}), storage at most "
     said += f"{percent(first.use)} busy{', a core each to train' * bool(first.cores)}."

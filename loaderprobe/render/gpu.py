@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from loaderprobe.analyze.gpu import filled, typical_begin_ns
 from loaderprobe.records import by_key
 from loaderprobe.records.config import alike_but_for
-from loaderprobe.records.report import ConfigurationRow, Report
+from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.resources import GAP_CAUSES, MOMENTS, TIME_PARTS
 from loaderprobe.records.thresholds import SYNCS_A_STEP
 from loaderprobe.records.verdict import DeviceUse, Gaps, GpuWindow, Stretches, TimelineView
@@ -59,21 +59,21 @@ def _timeline_rows(name: str, view: TimelineView, length_ns: int, high: float) -
 _COUNTERS = {"sm_utilization": "SM utilization, measured (GPM)", "sm_occupancy": "occupancy, measured (GPM)"}
 
 
-def window_parts(report: Report, group: RowGroup) -> Iterator[Part]:
+def window_parts(group: RowGroup) -> Iterator[Part]:
     """For each data set timelines of up to three profiler windows, the figures of all, and what weakens them."""
     for rows in by_key(group.rows, lambda row: row.config.resolution).values():
         windows = [(row, row.gpu_window) for row in rows if row.gpu_window]
         profiled, shown = [row for row, _ in windows], [row for row, window in windows if window.gaps]
-        yield from _timelines(report, f"GPU, {group.title}", shown)
+        yield from _timelines(f"GPU, {group.title}", shown)
         if shown:
             yield _table(f"{group.title}: share of the window; of idle time also ms a step", shown)
         for row, window in windows:
             yield from items((label(row, profiled), text) for text in _notes(window))
 
 
-def _timelines(report: Report, caption: str, rows: Sequence[ConfigurationRow]) -> Iterator[Chart]:
+def _timelines(caption: str, rows: Sequence[ConfigurationRow]) -> Iterator[Chart]:
     """Fewest workers, most, and the middle, of the configurations that are otherwise alike; on one axis of time."""
-    profiled = [(row, detail.view) for row in rows if (detail := report.details.get(row.key)) and detail.view]
+    profiled = [(row, row.detail.view) for row in rows if row.detail and row.detail.view]
     alike = by_key(profiled, lambda pair: alike_but_for(pair[0].config, "workers", "prefetch_factor", "rounds", "seed"))
     by_workers = [{row.config.loader.workers: (row, view) for row, view in reversed(pairs)} for pairs in alike.values()]
     # What was measured with the most worker counts shows best what they do.

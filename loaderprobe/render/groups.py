@@ -180,10 +180,10 @@ class RowGroup:
 
 def groups(report: Report) -> tuple[RowGroup, ...]:
     """The rows as they stand together."""
-    found, models = [], several("model", report.summary.configurations)
-    for rows in by_device(report.summary.configurations):
+    found, models = [], several("model", report.configurations)
+    for rows in by_device(report.configurations):
         compute, emulated = rows[0].config.compute, any(row.emulated for row in rows)
-        seen = (report.details[row.key].compute_device for row in rows if row.key in report.details)
+        seen = (row.detail.compute_device for row in rows if row.detail)
         device = compute.name if emulated else next(filter(None, seen), compute.name)
         found.append(RowGroup(rows=rows, device=device, model=compute.model if models else ""))
     return tuple(found)
@@ -209,19 +209,18 @@ def letters_of(bound: Judged) -> str:
     return "/".join(LETTERS[name][0] for name in limits_of(bound))
 
 
-def next_limit(report: Report, row: ConfigurationRow, name: str) -> str:
+def next_limit(row: ConfigurationRow, name: str) -> str:
     """What limits training once this resource is free, in short; empty where that is not known."""
-    detail = report.details.get(row.key)
-    then = detail.then.get(name) if detail else None
+    then = row.detail.then.get(name) if row.detail else None
     return BOTTLENECKS[then].short or then if then else ""
 
 
-def gain_words(report: Report, row: ConfigurationRow) -> str:
+def gain_words(row: ConfigurationRow) -> str:
     """`decoding 2.55x → compute`: the speed-ups that the verdict names, and what limits next."""
     none = "" if row.bound is None else "inconclusive" if row.bound.cause == "inconclusive" else MISSING
     gains = (
         f"{RESOURCE[name].short or name} {times(speedup)}{' est.' * (speedup.how == 'estimated')}"
-        f"{f' → {limit}' if (limit := next_limit(report, row, name)) else ''}"
+        f"{f' → {limit}' if (limit := next_limit(row, name)) else ''}"
         for name, speedup in main_speedups(row)
     )
     return ", ".join(gains) or none

@@ -17,7 +17,7 @@ from loaderprobe.records.environment import SCHEMA_VERSION, Capability
 from loaderprobe.records.files import to_json
 from loaderprobe.records.phases import DeviceKind
 from loaderprobe.records.remark import Remark
-from loaderprobe.records.report import SUMMARY_SCHEMA, ConfigurationRow, Detail, Report, Summary
+from loaderprobe.records.report import SUMMARY_SCHEMA, ConfigurationRow, Detail, Report
 from loaderprobe.records.resources import INPUTS, SPEEDUPS
 from loaderprobe.records.verdict import Advice, Bound, Evidence, Forecast, GapVerdict, Knee, Verdict
 from loaderprobe.render.doctor import why_words
@@ -63,7 +63,8 @@ _OF_VERDICT = tuple(each.name for each in fields(Verdict) if each.name not in _O
 
 def summary_json(report: Report) -> str:
     """The summary. What could not be measured is null."""
-    said = worded(report.summary)
+    rows = tuple(replace(row, detail=None) for row in report.configurations)
+    said = worded(replace(report, configurations=rows))
     summary = values(said) | {"configurations": [_configuration(row) for row in said.configurations]}
     return indented(summary)
 
@@ -94,7 +95,7 @@ def _configuration_type() -> type[msgspec.Struct]:
 def summary_schema() -> str:
     """The JSON Schema (2020-12) of `summary.json`, by the types of the records that it is made of."""
     configuration = _configuration_type()
-    whole = get_type_hints(Summary) | {"configurations": tuple[configuration, ...]}  # type: ignore[valid-type]  # made here
+    whole = get_type_hints(Report) | {"configurations": tuple[configuration, ...]}  # type: ignore[valid-type]  # made here
     summary = msgspec.defstruct("Summary", list(whole.items()), kw_only=True)
     _, definitions = msgspec.json.schema_components([summary], ref_template="#/$defs/{name}")
     return _schema(definitions.pop("Summary"), definitions, SUMMARY_SCHEMA, SCHEMA_VERSION)
@@ -110,9 +111,11 @@ def result_json(record: Any, **derived: Any) -> str:
 
 def diagnosis_json(record: Any, report: Report) -> str:
     """A diagnosis: what was measured, and its row and detail as they follow from that, without what is drawn of it."""
-    (row,), (detail,) = report.summary.configurations, report.details.values()
+    (row,) = report.configurations
+    assert row.detail
+    detail = replace(row.detail, view=None)
     configuration = _configuration(worded(_in_samples(row, detail)))
-    return result_json(record, configuration=configuration, detail=worded(replace(detail, view=None)))
+    return result_json(record, configuration=configuration, detail=worded(detail))
 
 
 def _in_samples(row: ConfigurationRow, detail: Detail) -> ConfigurationRow:
@@ -120,7 +123,7 @@ def _in_samples(row: ConfigurationRow, detail: Detail) -> ConfigurationRow:
     assert row.verdict
     bound = replace(row.verdict.bound, sentence=sentence(row.verdict.bound, sample=detail.sample))
     advice = tuple(replace(one, sentence=action_words(one.action, sample=detail.sample)) for one in row.advice)
-    return replace(row, verdict=replace(row.verdict, bound=bound, advice=advice))
+    return replace(row, verdict=replace(row.verdict, bound=bound, advice=advice), detail=None)
 
 
 def result_schema(type_: type[Any]) -> str:

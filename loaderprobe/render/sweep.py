@@ -81,7 +81,7 @@ _TABLE_NOTE = (
 
 def sweep_document(report: Report) -> Document:
     """The first screen, then every configuration by device and cache state, then what it rests on."""
-    found, every = groups(report), report.summary.configurations
+    found, every = groups(report), report.configurations
     failed = ((full_label(row, every), reasons(row).get("*", "")) for row in every if row.status == "failed")
     document = Document(
         title=title(report),
@@ -89,7 +89,7 @@ def sweep_document(report: Report) -> Document:
             *first_screen(report),
             Section(
                 title="From a copy",
-                parts=tuple(Paragraph(text=f"{remark_words(each)}.") for each in report.summary.staging),
+                parts=tuple(Paragraph(text=f"{remark_words(each)}.") for each in report.staging),
             ),
             Section(title="Models, devices and ranks", parts=tuple(_scaling(report)), panel="main"),
             Section(title="Every configuration", parts=tuple(_before_table(report))),
@@ -100,10 +100,10 @@ def sweep_document(report: Report) -> Document:
             Section(title="Ranks", parts=tuple(rank_parts(report))),
             Section(title="Epochs", parts=tuple(_epochs(report))),
             Section(title="Short benchmarks", parts=tuple(_short_runs(report))),
-            Section(title="GPU timeline", parts=tuple(part for group in found for part in window_parts(report, group))),
+            Section(title="GPU timeline", parts=tuple(part for group in found for part in window_parts(group))),
             Section(title="Notes", parts=items(notes(report))),
             Section(title=f"Not measured ({MISSING})", parts=tuple(missing(report))),
-            Section(title="Data", parts=further(table(report.summary.run.data, _DATA))),
+            Section(title="Data", parts=further(table(report.run.data, _DATA))),
             Section(title="Machine, versions and command", parts=further(_machine(report))),
         ),
     )
@@ -112,14 +112,14 @@ def sweep_document(report: Report) -> Document:
 
 def doubted(report: Report, document: Document) -> Document:
     """With a title that says so where a verdict is firm on too little, such as one round."""
-    if document.tone in ("inconclusive", "failed") or report.summary.how_sure.facts["level"] != "low":
+    if document.tone in ("inconclusive", "failed") or report.how_sure.facts["level"] != "low":
         return document
     return replace(document, headline=f"Probably: {document.headline}", unsure=True)
 
 
 def report_columns(report: Report) -> dict[str, list[Value]]:
     """The configurations as flat columns with units in their names; None where there is no figure."""
-    rows = report.summary.configurations
+    rows = report.configurations
     columns = as_columns([flat(row) | epoch_cells(row) | short_run_cells(row) for row in rows])
     # The reasons stand last, whatever GPU counters a single row brings.
     said = ("; ".join(f"{at}: {reason}" for at, reason in reasons(row).items()) for row in rows)
@@ -132,7 +132,7 @@ _ENDS = {"input": "input-bound", "compute": "compute-bound", "skipped": "not mea
 
 def counts(report: Report) -> str:
     """How many configurations ended on each side."""
-    rows = report.summary.configurations
+    rows = report.configurations
     ends = Counter[str](row.bound.side if row.bound else row.status for row in rows)
     order = ("input", "compute", "balanced", "inconclusive", "failed", "skipped")
     words = [f"{ends[end]} {_ENDS.get(end, end)}" for end in order if ends[end]]
@@ -142,7 +142,7 @@ def counts(report: Report) -> str:
 
 def _before_table(report: Report) -> Iterator[Part]:
     yield Paragraph(text=" ".join((counts(report), *skipped_files(report))), tone="quiet")
-    run = report.summary.run
+    run = report.run
     if not run.complete:
         pending = counted(run.pending, "configuration")
         where = f"To measure the rest: {resumed(run) or f'loaderprobe sweep --resume {quote(run.name)}'}"
@@ -159,7 +159,7 @@ def _of_group(report: Report, group: RowGroup) -> Iterator[Part]:
         Column("configuration", lambda row: label(row, group.rows)),
         *(Column(one.head, one.shown) for one in (*TABLE, *more)),
         Column("bound", _bound),
-        Column("speed-up if free → then limited by", partial(gain_words, report)),
+        Column("speed-up if free → then limited by", gain_words),
     )
     yield from table(group.rows, columns)
     yield from (Paragraph(text=one.help, tone="quiet", further=True) for one in more)
@@ -167,7 +167,7 @@ def _of_group(report: Report, group: RowGroup) -> Iterator[Part]:
         yield Paragraph(text=f"Of alone{noise}.", tone="quiet")
     yield from _evidence(report, group)
     rows = {row.key: row for row in group.rows}
-    for knee in report.summary.knees:
+    for knee in report.knees:
         # Of a set of rows that differ in workers only.
         if row := next((rows[key] for key in reversed(knee.keys) if key in rows), None):
             subject = f"Knee of {label(row, group.rows, workers=False)}"
@@ -181,11 +181,11 @@ def _bound(row: ConfigurationRow) -> Cell:
 
 def missing(report: Report) -> list[Item]:
     """Why figures do not exist, each reason once; a terminal has those of the table, and damaged files."""
-    rows = measured(report.summary.configurations)
+    rows = measured(report.configurations)
     gone = [(reason, at, row) for row in rows for at, reason in reasons(row).items() if reason != _ONE_RANK]
     made = [
         Item(subject=damaged.file, text=f"it {damaged.reason}; {lost}")
-        for damaged in report.summary.run.damaged
+        for damaged in report.run.damaged
         if (lost := _LOST.get(damaged.file.partition("/")[0]))
     ]
     for reason, some in by_key(gone, lambda figure: figure[0]).items():
@@ -196,7 +196,7 @@ def missing(report: Report) -> list[Item]:
 
 
 def _which(some: Sequence[ConfigurationRow], report: Report) -> str:
-    every = report.summary.configurations
+    every = report.configurations
     if len(some) == 1:
         return full_label(some[0], every)
     return "all" if len(some) == len(measured(every)) else counted(len(some), "configuration")
@@ -204,12 +204,12 @@ def _which(some: Sequence[ConfigurationRow], report: Report) -> str:
 
 def notes(report: Report) -> list[tuple[str, str]]:
     """(where, note) for each different note on the run or a data set, and that a measurement left."""
-    rows = measured(report.summary.configurations)
-    left = [(note, row) for row in rows if (detail := report.details.get(row.key)) for note in each_once(detail.notes)]
+    rows = measured(report.configurations)
+    left = [(note, row) for row in rows for note in each_once(row.notes)]
     found = by_key(left, lambda pair: subject_of(pair[0]))
     said = each_once(note for note, _ in left)
     return [
-        *((str(note.facts.get("data", "")), remark_words(note)) for note in report.summary.run.notes),
+        *((str(note.facts.get("data", "")), remark_words(note)) for note in report.run.notes),
         *((_which([row for _, row in found[subject_of(note)]], report), remark_words(note)) for note in said),
     ]
 
@@ -220,7 +220,7 @@ _MOST_SKIPPED = 3
 
 def skipped_files(report: Report) -> Iterator[str]:
     """`photos: 2 of 500 files skipped: a.jpg: damaged: truncated; notes.txt: not an image`, by data set."""
-    for data in report.summary.run.data:
+    for data in report.run.data:
         named = data.skipped[:_MOST_SKIPPED]
         more, stored = data.skipped_count - len(named), len(data.skipped) - len(named)
         where = "in summary.json" if stored == more else f"the next {stored} of them in summary.json"
@@ -240,8 +240,8 @@ _LOST = {
 
 def title(report: Report) -> str:
     """Data, storage, machine, day."""
-    run = report.summary.run
-    configs = [row.config for row in report.summary.configurations]
+    run = report.run
+    configs = [row.config for row in report.configurations]
     names = list(dict.fromkeys(config.resolution.removesuffix(f" {config.layout}") for config in configs))
     data = (join_words(names) if len(names) < 3 else f"{names[0]} to {names[-1]}") if names else "no data"
     layouts = list(dict.fromkeys(config.layout for config in configs))
@@ -252,7 +252,7 @@ def title(report: Report) -> str:
 
 def measured_on(report: Report) -> str:
     """Storage, machine, day."""
-    run, machine = report.summary.run, report.summary.environment
+    run, machine = report.run, report.environment
     places = [f"{place.filesystem} ({join_words(place.devices) or place.kind})" for place in machine.storage]
     storage = f" on {join_words(list(dict.fromkeys(places)))}" if places else ""
     gpus = join_words(list(dict.fromkeys(gpu.name for gpu in machine.gpus))) or "no GPU"
@@ -261,7 +261,7 @@ def measured_on(report: Report) -> str:
 
 def _machine(report: Report) -> Iterator[Part]:
     """How the run was made; the machine, its software and the storage under the data."""
-    run, machine = report.summary.run, report.summary.environment
+    run, machine = report.run, report.environment
     when = run.created_utc.replace("T", " ").replace("+00:00", " UTC")
     took = f"loaderprobe {run.name}; its configurations took {format_duration(run.wall_s)}. {when}"
     yield Command(text=run.command)
@@ -299,37 +299,37 @@ def _evidence(report: Report, group: RowGroup) -> Iterator[Fold]:
                 text=sentence(row.bound),
                 said=not firm(row),
                 parts=(
-                    *proof(report, row),
+                    *proof(row),
                     *table(row.forecasts, _FORECAST, caption="Forecasts of training after one change"),
                     *advice_parts(row.advice, sample_of(report)),
-                    *_made(report, row),
+                    *_made(row),
                 ),
             )
 
 
-def proof(report: Report, row: ConfigurationRow) -> Iterator[Part]:
+def proof(row: ConfigurationRow) -> Iterator[Part]:
     """The speed-ups of a row, and what else its verdict follows from."""
     yield Table(
         caption=f"Speed-up of {'training' if trains(row) else 'the loader'} if a resource were free",
         head=("Resource", "Speed-up", "95 % interval", "How", "Then limits"),
-        lines=tuple(_speedup_line(report, row, name) for name in resources_of(row)),
+        lines=tuple(_speedup_line(row, name) for name in resources_of(row)),
     )
     evidence = [found for found in row.bound.evidence if not found.metric.startswith("speedups.")] if row.bound else []
     yield from table(evidence, EVIDENCE, caption="What else the verdict follows from")
     if row.verdict and row.verdict.gpu:
         lines = tuple((each.words, each.shown(row)) for each in COUNTERS if each.get(row) is not None)
         yield Table(caption="The GPU while it trained", head=("Figure", "Value"), lines=lines)
-    if (detail := report.details.get(row.key)) and detail.ablations:
-        yield Paragraph(text=f"{first_upper(remark_words(detail.ablations))}.", tone="quiet")
+    if row.detail and row.detail.ablations:
+        yield Paragraph(text=f"{first_upper(remark_words(row.detail.ablations))}.", tone="quiet")
 
 
-def _speedup_line(report: Report, row: ConfigurationRow, name: ResourceName) -> tuple[str, ...]:
+def _speedup_line(row: ConfigurationRow, name: ResourceName) -> tuple[str, ...]:
     speedup = speedup_of(row, name)
     if speedup is None:
         why = reasons(row)
         return name, MISSING, "", why.get(f"speedups.{name}", why.get("speedups", "not measured")), ""
     between = f"{significant(speedup.low)} to {significant(speedup.high)}" if speedup.high > speedup.low else ""
-    return name, times(speedup), between, speedup.how, next_limit(report, row, name) or MISSING
+    return name, times(speedup), between, speedup.how, next_limit(row, name) or MISSING
 
 
 def _after(forecast: Forecast) -> str:
@@ -347,8 +347,8 @@ _FORECAST = (
 )
 
 
-def _made(report: Report, row: ConfigurationRow) -> Iterator[Paragraph]:
-    detail = report.details.get(row.key)
+def _made(row: ConfigurationRow) -> Iterator[Paragraph]:
+    detail = row.detail
     if detail and row.verdict:
         text = (
             f"{detail.compute_device}; {detail.compute_source}. First batch after "
@@ -444,7 +444,7 @@ def _read(report: Report, row: ConfigurationRow, verdict: Verdict) -> ChartRow |
     if read is None:
         return None
     # The most that the storage gave over the same files, at any concurrency.
-    supplies = (need.supply for need in report.summary.needs if need.data == row.config.resolution and need.supply)
+    supplies = (need.supply for need in report.needs if need.data == row.config.resolution and need.supply)
     best = None if row.config.cache == "warm" else next(supplies, None)
     least = "≥" if best and best.at_least else ""
     most = best and best.limit.value
@@ -459,8 +459,8 @@ def _read(report: Report, row: ConfigurationRow, verdict: Verdict) -> ChartRow |
 
 def _scaling(report: Report) -> Iterator[Part]:
     """A line for each model, device and number of ranks; empty where nothing compares. One model needs no column."""
-    found = {scaling.configuration: scaling for scaling in report.summary.scaling}
-    rows = [row for row in report.summary.configurations if row.key in found]
+    found = {scaling.configuration: scaling for scaling in report.scaling}
+    rows = [row for row in report.configurations if row.key in found]
     apart = [name for name in ("resolution", "cache") if several(name, rows)]
     named = ["model", *apart] if apart or several("model", rows) else []
     columns = (
@@ -501,9 +501,9 @@ def rank_parts(report: Report) -> Iterator[Part]:
 
     A terminal has those that are uneven.
     """
-    every = report.summary.configurations
+    every = report.configurations
     for row in every:
-        detail = report.details.get(row.key)
+        detail = row.detail
         if detail and (ranks := detail.ranks):
             gains = (speedup_of(row, "imbalance"), speedup_of(row, "straggler"))
             uneven = any(gain is not None and gain.value > WORTH for gain in gains)
@@ -531,7 +531,7 @@ def _rank_row(row: RankRow) -> ChartRow:
 
 def _epochs(report: Report) -> Iterator[Part]:
     """A chart for each configuration whose epochs were asked for, and whether its set fits into memory."""
-    every = report.summary.configurations
+    every = report.configurations
     for row in every:
         if row.epochs and row.epochs.reason:
             why = remark_words(row.epochs.reason)

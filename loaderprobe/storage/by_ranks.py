@@ -206,8 +206,8 @@ def climb(
         on_phase(text, round(ask.done), round(ask.total))
         return read(ask.what)
 
-    results, reason = follow(Fixed(asks=steps), measure, clock=clock, enough=lambda results: bool(results.done))
-    return results.found, reason is None
+    phases, reason = follow(Fixed(asks=steps), measure, clock=clock, enough=bool)
+    return phases, reason is None
 
 
 def _check(parts: Sequence[Reading], places: Sequence[tuple[str, int]]) -> None:

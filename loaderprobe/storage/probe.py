@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from loaderprobe.errors import BadValue, LoaderprobeError
-from loaderprobe.policy import Ask, Ended, Results, Stop, follow
+from loaderprobe.policy import Ask, Ended, follow
 from loaderprobe.protocols import Clock, OnStage, PageCache
 from loaderprobe.records.bandwidth import BandwidthMeasurement, MetadataOperation, MetadataPhase
 from loaderprobe.records.environment import StorageLocation
@@ -111,8 +111,8 @@ class ProbePolicy:
     files: int = 1
     """That opens and stats have."""
 
-    def next(self, results: Results[Step, Measured]) -> Ask[Step] | Stop[Ended]:
-        found = results.found
+    def next(self, done: Sequence[tuple[Step, Measured]], spent_s: float) -> Ask[Step] | Ended:
+        found = [measured for _, measured in done]
         missing = {each.name for each in found if isinstance(each, Missing)}
         ladder = [each for each in found if isinstance(each, BandwidthPhase) and each.name == "files"]
         last: tuple[PhaseName, ...] = ("direct", "sequential", "paced")
@@ -121,9 +121,9 @@ class ProbePolicy:
         if step is None and self.metadata and "metadata" not in missing:
             step, left = self._names([each for each in found if isinstance(each, MetadataPhase)]), 4
         if step is None:
-            names = [name for name in last if name not in [asked.name for asked, _ in results.done]]
+            names = [name for name in last if name not in [asked.name for asked, _ in done]]
             if not names:
-                return Stop(reason="complete")
+                return "complete"
             step, left = self._of_device(names[0], ladder), len(names)
         return Ask(what=step, done=len(found), total=len(found) + left)
 
@@ -250,8 +250,7 @@ def run_probe(probe: Probe, path: str, on_phase: OnStage, missing: Sequence[Miss
         begun.extend([found] if isinstance(found, BandwidthPhase) else [])
         return found
 
-    results, reason = follow(policy, measure, clock=probe.clock, enough=lambda results: bool(begun))
-    found = results.found
+    found, reason = follow(policy, measure, clock=probe.clock, enough=lambda _: bool(begun))
     phases = tuple(each for each in found if isinstance(each, BandwidthPhase))
     missing = (*missing, *(each for each in found if isinstance(each, Missing)))
     return BandwidthMeasurement(

@@ -55,7 +55,7 @@ def load(folder: Path, _: argparse.Namespace) -> list[Compared]:
 
 
 def _compared(name: str, run: Path) -> Iterator[Compared]:
-    rows = {row.config.resolution: row for row in loaderprobe.load(run).report().summary.configurations}
+    rows = {row.config.resolution: row for row in loaderprobe.load(run).report().configurations}
     for resolution in RESOLUTIONS:
         files, tar = rows[resolution], rows[f"{resolution} tar"]
         made = next((each for each in files.forecasts if each.changed == "layout"), None)

@@ -184,7 +184,7 @@ def load(folder: Path, chosen: argparse.Namespace) -> list[Row]:
     only = wanted(names(), chosen.only)
     rows: list[Row] = []
     for case in (each for each in CASES if each.name in only and (folder / each.name / "run.json").exists()):
-        rows += [_judged(case, row) for row in load_run(folder / case.name).report().summary.configurations]
+        rows += [_judged(case, row) for row in load_run(folder / case.name).report().configurations]
     if "bandwidth" in only and (folder / "bandwidth.json").exists():
         found = json.loads((folder / "bandwidth.json").read_text())
         rows += [_probed(phase, found["limit"]) for phase in found["phases"]] if found else []

@@ -28,7 +28,7 @@ from loaderprobe.records.verdict import (
 )
 from loaderprobe.render.words import knee_words, remark_words
 from tests.analyze.scripted import Truth, measured
-from tests.examples.reports import CAUSES, STORED, example_report, example_row, with_changes
+from tests.examples.reports import CAUSES, STORED, example_report, example_row, with_changes, with_details
 
 Gains = tuple[float | None, float | None, float | None]
 """Speed-up over fewer ranks, efficiency, speed-up over the CPU."""
@@ -69,7 +69,7 @@ def _value(speedup: Interval | None) -> float | None:
 )  # fmt: skip
 def test_gains_are_over_fewer_ranks_and_over_the_cpu(rows: list[ConfigurationRow], gains: list[Gains]) -> None:
     """Efficiency is over what there is more of: GPUs, or nodes of CPUs. A specified rate is compared with no other."""
-    found = example_report(rows).summary.scaling
+    found = example_report(rows).scaling
     figures = [(_value(each.speedup), each.efficiency, _value(each.over_cpu)) for each in found]
     assert figures == [pytest.approx(each) for each in gains]
 
@@ -125,10 +125,10 @@ def test_the_layout_or_loader_that_surely_gains_most_is_the_first_change(
     rows: list[ConfigurationRow], change: tuple[str, str, str] | None
 ) -> None:
     """Over files, or torch's; over the slowest where those were not measured; of the same images only."""
-    summary = example_report(rows).summary
-    found = [step.remark for step in summary.next if step.remark and step.remark.code.startswith("other_")]
+    report = example_report(rows)
+    found = [step.remark for step in report.next if step.remark and step.remark.code.startswith("other_")]
     assert [(each.code, each.facts["best"], each.facts["now"]) for each in found] == ([change] if change else [])
-    assert {row.key for row in rows} == set(summary.best)
+    assert {row.key for row in rows} == set(report.best)
 
 
 @pytest.mark.parametrize(
@@ -183,8 +183,8 @@ def test_warm_files_that_train_slower_are_marked(
     rows: list[ConfigurationRow], noted: list[tuple[float, float]]
 ) -> None:
     """With the range of the factor, on the configuration with warm files."""
-    details = with_warm_notes(example_report(rows)).details
-    found = [(key, note) for key, detail in details.items() for note in detail.notes if note.code == "warm_slower"]
+    every = with_warm_notes(example_report(rows)).configurations
+    found = [(row.key, note) for row in every for note in row.notes if note.code == "warm_slower"]
     ends = [(note.facts["low"], note.facts["high"]) for _, note in found]
     assert ends == [pytest.approx(each, abs=0.01) for each in noted]
     assert all(key == rows[1].key for key, _ in found)
@@ -192,18 +192,18 @@ def test_warm_files_that_train_slower_are_marked(
 
 def _steps(rows: list[ConfigurationRow]) -> list[str]:
     """The codes of what to do next; empty for a change with a forecast."""
-    return [step.remark.code if step.remark else "" for step in example_report(rows).summary.next]
+    return [step.remark.code if step.remark else "" for step in example_report(rows).next]
 
 
 def _beside_full_cores(gain: float) -> list[ConfigurationRow]:
-    storage, cores = STORED.summary.configurations
+    storage, cores = STORED.configurations
     advice = tuple(replace(each, speedup=min(each.speedup, gain)) for each in storage.advice)
     return [with_changes(storage, advice=advice), with_changes(cores, advice=(), cache="cold", resolution="others")]
 
 
 def _without_advice(*causes: Cause) -> list[ConfigurationRow]:
     """Stored rows of these causes; those whose preprocessing limits have no advice."""
-    stored = [row for each in (STORED, CAUSES) for row in each.summary.configurations]
+    stored = [row for each in (STORED, CAUSES) for row in each.configurations]
     rows = [row for row in stored if row.bound and row.bound.cause in causes]
     return [with_changes(row, advice=()) if row.bound and row.bound.cause == "preprocessing" else row for row in rows]
 
@@ -248,7 +248,7 @@ def test_the_first_change_belongs_to_what_limits_and_is_worth_a_word(
     sure gain of 3 % behind the cores that are missing. Where no change has a forecast, what takes less is named with
     the interval of its gain, else a change that may gain nothing; not of a row that names no cause."""
     assert _steps(rows) == steps
-    for step in example_report(rows).summary.next:
+    for step in example_report(rows).next:
         if step.remark and step.remark.code == "cheaper_preprocessing":
             gains = [speedup_of(row, "preprocessing") for row in rows if row.key in step.configurations]
             ends = (step.remark.facts["low"], step.remark.facts["high"])
@@ -269,7 +269,7 @@ def test_a_knee_names_no_limit_beyond_an_inconclusive_verdict(cause: Cause, side
     row = example_row()
     assert row.bound
     bound = replace(row.bound, cause=cause, side=side, candidates=("storage", "compute"))
-    (knee,) = example_report([with_changes(row, bound=bound)]).summary.knees
+    (knee,) = example_report([with_changes(row, bound=bound)]).knees
     assert knee.workers == row.config.loader.workers
     assert (knee_words(knee).partition("; ")[2] if knee.inconclusive else knee.bottleneck) == said
 
@@ -285,9 +285,9 @@ def test_a_knee_names_no_limit_beyond_an_inconclusive_verdict(cause: Cause, side
 )
 def test_missing_cores_are_those_of_one_machine(full: list[tuple[int, int]], words: str) -> None:
     """Of the ranks and nodes that fill it with the most accelerators, said once."""
-    cores = STORED.summary.configurations[1]
+    cores = STORED.configurations[1]
     rows = [with_changes(cores, advice=(), ranks=ranks, nodes=nodes) for ranks, nodes in full]
-    (step,) = [each for each in example_report(rows).summary.next if each.remark and each.remark.code == "more_cores"]
+    (step,) = [each for each in example_report(rows).next if each.remark and each.remark.code == "more_cores"]
     assert step.remark and remark_words(step.remark) == f"more cores: {words} (estimated), 2 here"
     assert step.configurations == tuple(row.key for row in rows)
 
@@ -301,10 +301,9 @@ def _asked(
     why = {"candidates": ("storage", "compute"), "reason": Reason(code=reason, facts={})}
     bound = replace(row.bound, side="inconclusive", cause="either", **why)  # type: ignore[arg-type]
     report = example_report([with_changes(row, bound=bound, advice=())])
-    details = {key: replace(each, notes=tuple(notes)) for key, each in report.details.items()}
-    run = replace(report.summary.run, name=name, command=command, wall_s=30.0, notes=of_all)
-    found = answered(replace(report, details=details, summary=replace(report.summary, run=run)))
-    return [(step.remark.code, step.command) for step in found.summary.next if step.remark]
+    run = replace(report.run, name=name, command=command, wall_s=30.0, notes=of_all)
+    found = with_details(replace(report, run=run), notes=tuple(notes))
+    return [(step.remark.code, step.command) for step in found.next if step.remark]
 
 
 TAKEN = Remark(code="others_took", facts={"share": 0.4, "cores": 2.0, "segments": 3.0, "of": 9.0})
@@ -446,12 +445,12 @@ def test_what_epochs_take_from_a_copy(
     known: dict[str, Any] = {"images_found": 10_000, "mean_size_bytes": 30e3}
     staged = Staged(source="photos", bytes_per_s=1e6, share=share)
     copied = {"staged": staged} if share == 1 else {"staged": staged, "root": "/elsewhere"}
-    data = [replace(each, **known, **copied if "staged" in each.label else {}) for each in report.summary.run.data]
-    run = replace(report.summary.run, data=tuple(data))
-    summary = answered(replace(report, summary=replace(report.summary, run=run))).summary
-    (remark,) = summary.staging
+    data = [replace(each, **known, **copied if "staged" in each.label else {}) for each in report.run.data]
+    run = replace(report.run, data=tuple(data))
+    report = answered(replace(report, run=run))
+    (remark,) = report.staging
     assert (remark.code == "staging") == (found is not None)
     assert remark.facts["copying_s"] == 300 * share and ("device" in remark.facts) == (found is None and share == 1)
     assert {name: remark.facts[name] for name in found or ()} == pytest.approx(found or {})
-    first = [step.remark.code for step in summary.next if step.remark]
+    first = [step.remark.code for step in report.next if step.remark]
     assert ("train_from_copy" in first[:1]) == (found is not None)

@@ -235,7 +235,7 @@ def test_the_frame_has_a_row_a_configuration(run: loaderprobe.Run, monkeypatch: 
     assert list(found["key"]) == [*(each.config.key for each in MEASUREMENTS), FAILED.key, PENDING.key]
     assert found["images_per_s"].dtype == float
     assert list(found["images_per_s"].isna()) == [False, False, True, True]
-    row = run.report().summary.configurations[0]
+    row = run.report().configurations[0]
     assert row.images_per_s and found["images_per_s"].iloc[0] == row.images_per_s.value
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(MissingPart, match="pandas"):
@@ -318,12 +318,12 @@ def test_a_stored_study_is_in_the_report(tmp_path: Path) -> None:
     assert (row.epochs.epochs[0].images_per_s, row.epochs.epochs[0].cold_fraction) == (500.0, 0.5)
     (run.path / "epochs" / f"{config.key}.json").write_text("{")
     assert rows(run)[config.key].epochs is None
-    (damaged,) = judge_run(run).summary.run.damaged
+    (damaged,) = judge_run(run).run.damaged
     assert damaged.file == f"epochs/{config.key}.json"
 
 
 def rows(run: RunDirectory) -> dict[str, ConfigurationRow]:
-    return {row.key: row for row in judge_run(run).summary.configurations}
+    return {row.key: row for row in judge_run(run).configurations}
 
 
 def test_what_a_budget_left_is_said(tmp_path: Path) -> None:

@@ -552,7 +552,7 @@ def of_shards(run: Run) -> Run:
 def test_of_shards_their_opens_are_planned(of_shards: Run) -> None:
     """As on the first page; blocks of shards do not say what a folder gives, or how long a worker waits for a file."""
     found, folder = (loaderprobe.plan(of_shards.path, accelerators=64, layout=each) for each in (None, "folder"))
-    (first_page,) = of_shards.report().summary.needs
+    (first_page,) = of_shards.report().needs
     assert value(found, "opens") == first_page.needs[-1].files_per_s == pytest.approx(value(folder, "opens") / 16)
     assert found.acceptance.files_per_s is None and "shards of 16 images read" in found.text()
     same = loaderprobe.plan(of_shards.path, layout="shards:99")
@@ -584,7 +584,7 @@ def test_what_was_measured_of_other_files_is_no_firm_limit(run: Run, asked: dict
 @pytest.mark.parametrize("count", COUNTS)
 def test_needs_on_the_first_page_are_those_of_the_plan(run: Run, count: int) -> None:
     """Bandwidth, opens, cores and what the storage feeds are the same figures, to the last digit."""
-    (found,), asked = run.report().summary.needs, loaderprobe.plan(run.path, accelerators=count)
+    (found,), asked = run.report().needs, loaderprobe.plan(run.path, accelerators=count)
     need = next(need for need in found.needs if need.accelerators == count)
     assert need.read_bytes_per_s == value(asked, "read_bytes") and need.files_per_s == value(asked, "opens")
     assert found.supply and found.cores == value(asked, "cores")

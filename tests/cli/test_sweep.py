@@ -72,13 +72,13 @@ def test_a_sweep_returns_its_run(photos: Path, tmp_path: Path, monkeypatch: pyte
         precision="auto", batch_size=2, decoder="torchvision", rounds=2, out=tmp_path / "run",
     )  # fmt: skip
     configs = RunDirectory.open(run.path).record.spec.configs
-    assert len(configs) == 3 * 2 * 2 == len(run.report().summary.configurations)
+    assert len(configs) == 3 * 2 * 2 == len(run.report().configurations)
     summary = json.loads((run.path / "summary.json").read_text())["run"]
     (data,) = summary["data"]
     assert (data["images_used"], data["skipped_count"], data["generated"]) == (12, 2, False)
     assert all(text in "".join(data["skipped"]) for text in ("damaged.jpg: damaged", "notes.txt: not an image"))
     assert summary["pending"] == 12 and "<html" in (run.path / "report.html").read_text()
-    call = run.report().summary.run.command
+    call = run.report().run.command
     assert call.startswith(f"loaderprobe.sweep({str(photos)!r}, workers=[1, 0, 2, 2], ")
     assert "compute=['emulated:100', 'emulated:mlperf-h100']" in call and f"out={str(run.path)!r})" in call
     assert "precision" not in call, "it was left as it is"
@@ -300,9 +300,9 @@ def settings(config: RunConfig) -> tuple[int, int]:
 
 def best_of(run: RunDirectory) -> Iterator[tuple[int, int]]:
     """Of each data set, what the page names as enough."""
-    summary = judge_run(run).summary
-    rows = {row.key: row for row in summary.configurations}
-    yield from (settings(rows[key].config) for key in summary.best)
+    report = judge_run(run)
+    rows = {row.key: row for row in report.configurations}
+    yield from (settings(rows[key].config) for key in report.best)
 
 
 def test_workers_are_added_until_the_fewest_that_are_enough_are_measured(tmp_path: Path) -> None:
@@ -314,8 +314,8 @@ def test_workers_are_added_until_the_fewest_that_are_enough_are_measured(tmp_pat
     assert asked[:2] == [(0, 0), (1, 2)] and len(asked) == len(set(asked)) <= 8
     assert runner.orders[0].budget_s == 17.0, "its usual time, whatever follows"
     assert [settings(config) for config in RunDirectory.open(run.path).record.spec.configs] == asked
-    summary = judge_run(run).summary
-    (knee,) = summary.knees
+    report = judge_run(run)
+    (knee,) = report.knees
     assert list(best_of(run)) == [(knee.workers, 2)] and knee.how == "measured"
     assert knee.images_per_s and knee.images_per_s.value >= 0.98 * LATENCY.training(32)
     assert (knee.workers, more_of(run)) == (24, [])

@@ -45,7 +45,7 @@ def with_changes(row: ConfigurationRow, **changes: Any) -> ConfigurationRow:
 
 def example_row(**changes: Any) -> ConfigurationRow:
     """A measured row, input-bound by storage (2 workers, emulated H100), with `changes` as above."""
-    return with_changes(STORED.summary.configurations[0], **changes)
+    return with_changes(STORED.configurations[0], **changes)
 
 
 def _knee(rows: Sequence[ConfigurationRow]) -> Knee:
@@ -54,33 +54,40 @@ def _knee(rows: Sequence[ConfigurationRow]) -> Knee:
     assert best.verdict
     keys = tuple(row.key for row in rows)
     workers, rate = best.config.loader.workers, best.verdict.images_per_s
-    return replace(STORED.summary.knees[0], keys=keys, workers=workers, images_per_s=rate, forecasts=())
+    return replace(STORED.knees[0], keys=keys, workers=workers, images_per_s=rate, forecasts=())
 
 
 def outlook_of(row: ConfigurationRow) -> Outlook:
     """What 1, 8 and 64 H100 ask of the slow disk, for this data set and device."""
     label = row.config.resolution
-    return replace(STORED.summary.needs[0], data=label, compute=row.config.compute.name, planned=label == "500x375")
+    return replace(STORED.needs[0], data=label, compute=row.config.compute.name, planned=label == "500x375")
 
 
 def example_report(rows: Sequence[ConfigurationRow] | None = None) -> Report:
     """On these rows; without any on rows of every kind: of each verdict, a failed one, and one that was skipped."""
     failed = example_row(workers=8, status="failed", reason="a worker was killed by SIGBUS")
-    every = [row for each in (STORED, CAUSES, ON_CPU) for row in each.summary.configurations]
+    every = [row for each in (STORED, CAUSES, ON_CPU) for row in each.configurations]
     chosen = (*every, failed) if rows is None else tuple(rows)
     judged = (row for row in chosen if row.verdict)
     together = by_key(judged, lambda row: (row.config.compute.name, row.config.resolution))
-    summary, (detail, *_) = STORED.summary, STORED.details.values()
+    detail = STORED.configurations[0].detail
+    chosen = tuple(replace(row, detail=detail if row.status == "measured" else None) for row in chosen)
     labels = dict.fromkeys(row.config.resolution for row in chosen)
-    stored = summary.run.data[0]
+    stored = STORED.run.data[0]
     data = tuple(replace(stored, label=label, root=f"{stored.root}/{label}") for label in labels)
     made = replace(
-        summary, run=replace(summary.run, data=data), configurations=chosen,
+        STORED, run=replace(STORED.run, data=data), configurations=chosen,
         knees=tuple(_knee(some) for some in together.values()),
         needs=tuple(outlook_of(some[0]) for some in together.values() if some[0].emulated),
     )  # fmt: skip
-    details = {row.key: detail for row in chosen if row.status == "measured"}
-    return answered(Report(summary=made, details=details))
+    return answered(made)
+
+
+def with_details(report: Report, **changes: Any) -> Report:
+    """The report, with other details of each measured row, and the answer that follows from them."""
+    rows = report.configurations
+    made = (replace(row, detail=replace(row.detail, **changes)) if row.detail else row for row in rows)
+    return answered(replace(report, configurations=tuple(made)))
 
 
 def terminal_report(report: Report, *, color: bool = False) -> str:

@@ -52,7 +52,7 @@ def test_a_sweep_names_the_storage(server: Server, tmp_path: Path) -> None:
         place, out=tmp_path / "run", images=120, workers=1, serial=False, compute="emulated:2000", batch_size=4,
         rounds=2, budget_s=30,
     )  # fmt: skip
-    (row,) = run.report().summary.configurations
+    (row,) = run.report().configurations
     assert row.verdict
     speedups = {name: found.value for name in ("storage", "preprocessing") if (found := row.verdict.speedups.get(name))}
     assert speedups["storage"] > 2 > speedups.get("preprocessing", 1.0)

@@ -151,7 +151,7 @@ def test_a_sweep_measures_them_beside_torch(layout: str, photos: list[str], tmp_
         workers=1, serial=False, compute="emulated:100000", batch_size=BATCH, rounds=1, thorough=True,
         out=tmp_path / "run",
     )  # fmt: skip
-    rows = run.report().summary.configurations
+    rows = run.report().configurations
     assert {row.config.loader.name: row.status for row in rows} == dict.fromkeys(("torch", *libraries), "measured")
     if layout != "files":
         assert all(row.verdict and row.verdict.speedups["preprocessing"] for row in rows)

@@ -171,7 +171,7 @@ def test_a_sweep_streams_objects(proxy: Proxy, photographs: Photographs, tmp_pat
     """50 ms a request: the network is worth most, nothing is called cold, workers are advised, a plan is made."""
     proxy.latency_s = 0.05
     run = sweep(photographs(proxy.scheme), out=tmp_path / "run", images=120, **ONE_WORKER)
-    row = run.report().summary.configurations[0]
+    row = run.report().configurations[0]
     assert row.verdict and row.verdict.unavailable["read_amplification"].code == "not_of_objects"
     speedups = worth(row.verdict)
     assert max(speedups, key=lambda name: speedups[name]) == "network" and row.config.cache == "as-found"
@@ -189,9 +189,9 @@ def test_a_copy_of_objects_is_trained_on(proxy: Proxy, photographs: Photographs,
     """Beside the objects, from cold files; it surely gains, and the rate of copying is that of several requests."""
     proxy.latency_s = 0.05
     run = sweep(photographs(proxy.scheme), out=tmp_path / "run", images=120, stage=tmp_path / "copy", **ONE_WORKER)
-    summary = run.report().summary
-    assert [row.config.cache for row in summary.configurations] == ["as-found", "cold"]
-    (remark,) = summary.staging
+    report = run.report()
+    assert [row.config.cache for row in report.configurations] == ["as-found", "cold"]
+    (remark,) = report.staging
     assert remark.code == "staging" and remark.facts["epochs"] == 1 and "From a copy" in run.text()
     assert float(remark.facts["copying_s"]) < float(remark.facts["source_s"]) == remark.facts["first_s"]
     assert len(list((tmp_path / "copy").rglob("*.JPEG"))) == 120
@@ -205,7 +205,7 @@ def test_a_limited_network_gets_no_more_workers(
     url = photographs(proxy.scheme, behind)
     proxy.bytes_per_s = bytes_per_s
     run = sweep(url, out=tmp_path / "run", images=120, **{**ONE_WORKER, **more})
-    row = run.report().summary.configurations[0]
+    row = run.report().configurations[0]
     speedups = worth(row.verdict)
     assert row.verdict and max(speedups, key=lambda name: speedups[name]) == "network"
     assert not {each.action.code for each in row.verdict.advice} & {"workers", "requests_in_flight"}

@@ -21,8 +21,8 @@ from loaderprobe.analyze.verdict.judge import verdict
 from loaderprobe.analyze.verdict.rates import cold_fraction
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
 from loaderprobe.measure.child import explain_error, keep_together, next_order
-from loaderprobe.measure.runner import Child, Event, ForkServer, Order, run_order
-from loaderprobe.protocols import Clock
+from loaderprobe.measure.runner import Child, ForkServer, Order, run_order
+from loaderprobe.protocols import Clock, OnStage
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, RunFailure, segments_of
 from loaderprobe.store.codec import encode
@@ -41,7 +41,7 @@ def order() -> Order:
 
 
 def run(
-    script: str, on_event: Callable[[Event], None] = lambda _: None, *, clock: Clock | None = None,
+    script: str, on_stage: OnStage = lambda *_: None, *, clock: Clock | None = None,
     limit_s: float = 60.0, on_start: Callable[[Child], None] = lambda _: None,
 ) -> Measurement | RunFailure:  # fmt: skip
     """Run a child that executes `script`, with RESULT as the path it should write."""
@@ -52,7 +52,7 @@ def run(
         on_start(child)
         return child
 
-    asked: dict[str, Any] = {"clock": clock or SystemClock(), "time_limit_s": limit_s, "on_event": on_event}
+    asked: dict[str, Any] = {"clock": clock or SystemClock(), "time_limit_s": limit_s, "on_stage": on_stage}
     found = run_order(order(), start=start, **asked)
     assert isinstance(found, Measurement | RunFailure)
     return found
@@ -66,12 +66,12 @@ sys.stderr.write("last words\\n"); sys.exit(5)"""
 def test_a_child_that_ends_without_a_result_becomes_a_failure() -> None:
     """With all that it says: reason, stage, hint, exit code, last words; or its signal, or last line. Exit code 0 is no
     result."""
-    events: list[Event] = []
-    failure = run(SAYS_WHY, events.append)
+    stages: list[tuple[Any, ...]] = []
+    failure = run(SAYS_WHY, lambda *stage: stages.append(stage))
     assert isinstance(failure, RunFailure)
     assert (failure.stage, failure.reason, failure.hint, failure.exit_code) == ("round 1", "it broke", "repair it", 5)
     assert failure.log == ("last words",)
-    assert events[0].done == 1
+    assert stages == [("round 1", 1, 9)]
     killed = run("os.kill(os.getpid(), signal.SIGKILL)")
     assert isinstance(killed, RunFailure) and (killed.signal, killed.exit_code) == ("SIGKILL", None)
     assert killed.reason == "the measuring process was killed by SIGKILL"
@@ -84,14 +84,13 @@ def test_what_a_child_said_counts_where_its_time_is_over(ends: bool) -> None:
     """The sweep was stopped, and goes on after the time limit: the child has ended, or hangs, and said why."""
     clock, started = FakeClock(), list[Child]()
 
-    def on_event(event: Event) -> None:
-        if event.failure or ends:
-            clock.sleep(100.0)
+    def on_stage(*_: Any) -> None:
+        clock.sleep(100.0)
         if ends:
             started[0].wait()
 
     says = SAYS_WHY if ends else SAYS_WHY.replace("sys.exit(5)", "sys.stdout.flush(); signal.pause()")
-    failure = run(says, on_event, clock=clock, on_start=started.append)
+    failure = run(says, on_stage, clock=clock, on_start=started.append)
     assert isinstance(failure, RunFailure) and (failure.reason, failure.hint) == ("it broke", "repair it")
 
 
@@ -203,10 +202,12 @@ def run_forked(server_without_torch: ForkServer, photographs: FileSet) -> Run:
     """Measures a small configuration in a child of the forkserver; so few files that no segment lasts."""
     few = photographs.chosen(range(16))
 
-    def run(files: FileSet = few, limit_s: float = 120.0, on_event: Any = lambda _: None, rate: float = 200.0) -> Any:
+    def run(
+        files: FileSet = few, limit_s: float = 120.0, on_stage: OnStage = lambda *_: None, rate: float = 200.0
+    ) -> Any:
         config = example_config(data=files.fingerprint, batch_size=4, rounds=1, compute=f"emulated:{rate:g}", **PLAIN)
         order = Order(config=config, files=files, budget_s=1.0, begin_ns=SystemClock().now_ns())
-        return server_without_torch.run(order, time_limit_s=limit_s, on_event=on_event)
+        return server_without_torch.run(order, time_limit_s=limit_s, on_stage=on_stage)
 
     return run
 
@@ -252,7 +253,7 @@ def test_an_ended_forkserver_costs_one_result(run_forked: Run, server_without_to
     child ends: the sweep alone decides."""
     server, ends = server_without_torch._process, number != signal.SIGINT
 
-    def send(_: Event) -> None:
+    def send(*_: Any) -> None:
         children = subprocess.run(["pgrep", "-P", str(server.pid)], capture_output=True, text=True, check=False).stdout
         server.send_signal(number)
         for child in () if ends else map(int, children.split()):
@@ -260,7 +261,7 @@ def test_an_ended_forkserver_costs_one_result(run_forked: Run, server_without_to
         if ends:
             server.wait()
 
-    found = run_forked(on_event=send)
+    found = run_forked(on_stage=send)
     if ends:
         assert isinstance(found, RunFailure) and found.signal == "SIGKILL" and "the forkserver" in found.reason
     assert isinstance(run_forked() if ends else found, Measurement)

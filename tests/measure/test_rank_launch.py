@@ -22,7 +22,8 @@ from loaderprobe.errors import BadValue, LoaderprobeError, LostRank, MissingPart
 from loaderprobe.measure import runner
 from loaderprobe.measure.ranks import launch
 from loaderprobe.measure.ranks.launch import Coordinator, RankProcess, put, take
-from loaderprobe.measure.runner import Event, Order, Start
+from loaderprobe.measure.runner import Order, Start
+from loaderprobe.protocols import OnStage
 from loaderprobe.records.diagnosis import DataFound, OwnLoader, OwnMeasured
 from loaderprobe.records.measurement import RunFailure
 from loaderprobe.records.rank_processes import Launched, ProcessInfo, RankCommand, RankPlacement
@@ -120,8 +121,8 @@ class Group:
 Groups = Callable[..., Group]
 
 
-def run(coordinator: Coordinator, asked: Order, on_event: Callable[[Event], None] = lambda _: None) -> Any:
-    return coordinator.run(asked, time_limit_s=60.0, on_event=on_event)
+def run(coordinator: Coordinator, asked: Order, on_stage: OnStage = lambda *_: None) -> Any:
+    return coordinator.run(asked, time_limit_s=60.0, on_stage=on_stage)
 
 
 @pytest.fixture
@@ -171,9 +172,9 @@ def test_what_ends_a_rank_before_its_child_is_said(group: Groups, error: BaseExc
 
 def test_all_ranks_have_a_child_and_rank_0_s_record_counts(group: Groups) -> None:
     """Each child has its rank; the other processes wait for the next command, know its record, and end as rank 0."""
-    here, events = group(), list[Event]()
+    here, stages = group(), list[str]()
     coordinator = here.coordinator(r0=[DONE, DONE], r1=[DONE, DONE])
-    assert run(coordinator, order(), on_event=events.append) == here.given
+    assert run(coordinator, order(), on_stage=lambda *stage: stages.append(stage[0])) == here.given
     data = DataFound(hidden=None, size_bytes=None, root="")
     record = OwnMeasured(config=here.given.config, measurement=here.given, data=data)
     here.measured.write_bytes(encode("own-loader", record))
@@ -182,7 +183,7 @@ def test_all_ranks_have_a_child_and_rank_0_s_record_counts(group: Groups) -> Non
     coordinator.end(4)
     here.ended()
     assert (here.codes, here.raised) == ([4], [])
-    assert [each.stage for each in events] == ["round 1"]
+    assert stages == ["round 1"]
     placements = sorted((each.prefix, each.rank, each.size, each.local_size) for each in here.placed)
     assert placements == [(f"p/0/command/{command}/ranks", rank, 2, 2) for command in (0, 1) for rank in (0, 1)]
 
@@ -234,7 +235,7 @@ def test_ctrl_c_at_one_process_ends_the_children_of_all(group: Groups, own: str)
     here = group()
     coordinator = here.coordinator(r0=[own], r1=[WAITS])
 
-    def interrupt(_: Event) -> None:
+    def interrupt(*_: Any) -> None:
         if own == WAITS:
             raise KeyboardInterrupt
 
@@ -243,7 +244,7 @@ def test_ctrl_c_at_one_process_ends_the_children_of_all(group: Groups, own: str)
         clock.sleep.side_effect = chain([KeyboardInterrupt], repeat(DEFAULT))  # during the first sleep on it
         here.processes[0].clock = clock
     with pytest.raises(KeyboardInterrupt):
-        run(coordinator, order(), on_event=interrupt)
+        run(coordinator, order(), on_stage=interrupt)
     coordinator.end(0)
     here.ended()
     assert here.raised == []

@@ -16,7 +16,7 @@ from loaderprobe.measure.assembly import make_compute
 from loaderprobe.measure.ceilings import Ceilings
 from loaderprobe.measure.further import CUT_SHORT, NO_TIME, enough_said, joined
 from loaderprobe.measure.pace import Durations, Part
-from loaderprobe.measure.runner import RAISE_BUDGET, RAISE_TIME_LIMIT, Event, Order
+from loaderprobe.measure.runner import RAISE_BUDGET, RAISE_TIME_LIMIT, Order
 from loaderprobe.measure.studies import batches_read, pages_bytes, study_all, too_small, untimed
 from loaderprobe.measure.study import in_epochs, study_epochs, study_prefilled
 from loaderprobe.measure.sweep import (
@@ -30,7 +30,7 @@ from loaderprobe.measure.sweep import (
     sweep,
     usual_seconds,
 )
-from loaderprobe.policy import Ask, Fixed, Results, Stop
+from loaderprobe.policy import Ask, Fixed
 from loaderprobe.records.config import RunConfig, SweepSpec, asks_for
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, Missing, RunFailure, Series
@@ -84,14 +84,14 @@ class Children:
         self.clock, self.orders = FakeClock(), list[Order]()
         self._fail, self._is_interrupted, self._takes_s, self._hints = fail, is_interrupted, takes_s, hints or {}
 
-    def run(self, order: Order, *, on_event: Any, **_: Any) -> Any:
+    def run(self, order: Order, *, on_stage: Any, **_: Any) -> Any:
         order = decode("order", encode("order", order), Order, "an order")
         self.orders.append(order)
         config, workers = order.config, order.config.loader.workers
         if workers == self._is_interrupted:
             raise KeyboardInterrupt
         self.clock.sleep(self._takes_s or 0.0)
-        on_event(Event(stage="half", done=1, total=2))
+        on_stage("half", 1, 2)
         if workers in self._fail:
             return failure(config, hint=self._hints.get(workers, ""))
         if order.study:
@@ -207,10 +207,8 @@ def asked(*done: tuple[int, SweepResult], spent_s: float = 0.0, **options: Any) 
     todo = [config for config in CONFIGS if config not in earlier]
     policy = SweepPolicy(spec=SweepSpec(configs=CONFIGS, **options), todo=todo, earlier=earlier)
     so_far = [(CONFIGS[n], found) for n, found in done]
-    found = policy.next(Results(done=so_far, spent_s=spent_s))
-    if isinstance(found, Stop):
-        return found.reason
-    return found.what.loader.workers, found.budget_s
+    found = policy.next(so_far, spent_s)
+    return (found.what.loader.workers, found.budget_s) if isinstance(found, Ask) else found
 
 
 @pytest.mark.parametrize(
@@ -571,14 +569,14 @@ TAKES = {1: 10.0, 2: 30.0, 3: 5.0}
 )
 def test_a_long_study_waits(done: tuple[int, ...], left_s: float | None, spent_s: float, expected: int | str) -> None:
     """A study that takes longer than is left is passed over, and the policy says that not all is measured."""
-    so_far = Results(done=[(n, None) for n in done], spent_s=spent_s)
-    found = Fixed(asks=tuple(TAKES), takes=TAKES.__getitem__, left_s=left_s).next(so_far)
-    assert (found.reason if isinstance(found, Stop) else found.what) == expected
+    policy = Fixed(asks=tuple(TAKES), takes=TAKES.__getitem__, left_s=left_s)
+    found = policy.next([(n, None) for n in done], spent_s)
+    assert (found.what if isinstance(found, Ask) else found) == expected
 
 
 def test_an_ask_says_how_far_everything_is() -> None:
     """Before it, and within it; in order each counts one."""
-    asked = Fixed(asks=("a", "b", "c", "d")).next(Results(done=[("a", None)]))
+    asked = Fixed(asks=("a", "b", "c", "d")).next([("a", None)], 0.0)
     assert asked == Ask(what="b", done=1, takes=1, total=4)
 
 

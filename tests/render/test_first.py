@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import loaderprobe
-from loaderprobe.analyze.answer import again_with, answered
+from loaderprobe.analyze.answer import again_with
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.resources import SingleCause
@@ -27,6 +27,7 @@ from tests.examples.reports import (
     markdown_report,
     terminal_report,
     with_changes,
+    with_details,
 )
 
 RUNS = Path(__file__).parents[2] / "fixtures" / "runs"
@@ -63,8 +64,8 @@ def test_a_note_on_a_data_set_stands_in_every_format(write: Callable[[Report], s
     """Not beside how sure the run is, which a terminal says in one line."""
     facts: dict[str, float | str] = {"data": "1024x768", "layouts": "tar and lmdb", "low": 1.0, "high": 1.2}
     made, note = example_report([example_row()]), Remark(code="layout_gains_nothing", facts=facts)
-    run = replace(made.summary.run, notes=(note,))
-    written = " ".join(write(replace(made, summary=replace(made.summary, run=run))).split())
+    run = replace(made.run, notes=(note,))
+    written = " ".join(write(replace(made, run=run)).split())
     assert written.count("no sure gain: tar and lmdb trained 1.0 to 1.2 times as fast as files (measured)") == 1
 
 
@@ -185,12 +186,11 @@ def test_how_sure_is_one_word_by_a_rule(changes: dict[str, Any], level: str) -> 
     storage = replace(row.verdict.speedups["storage"], **{"how": "measured", **speedup})
     report = example_report([with_changes(row, speedups={**row.verdict.speedups, "storage": storage})])
     removed = Remark(code="ablated", facts={"storage": changes.get("storage", 3.0), "rounds": 3.0})
-    details = {key: replace(each, ablations=removed) for key, each in report.details.items()}
-    report = answered(replace(report, details=details))
+    report = with_details(report, ablations=removed)
     assert _said(_sections(report)["How sure"]).startswith(f"{level}, cause clear in 1 of 1")
     assert sweep_document(report).headline.startswith("Probably: Storage limits") == level.endswith("low")
     changed = "accelerator_utilization" in changes and level.endswith("low")
-    assert changed == any(step.remark and step.remark.code == "measure_again" for step in report.summary.next)
+    assert changed == any(step.remark and step.remark.code == "measure_again" for step in report.next)
 
 
 def test_the_most_that_can_be_gained_is_marked() -> None:
@@ -246,12 +246,12 @@ def test_how_sure_is_of_what_is_shown(name: str) -> None:
 def test_a_need_has_one_of_three_marks(storage_bytes_per_s: float | None, at_least: bool, marks: str) -> None:
     """Enough; not known to be enough, as a lower bound is; not enough. With the share in use that feeds have."""
     report = example_report()
-    need = report.summary.needs[0]
+    need = report.needs[0]
     assert need.supply
     limit = replace(need.supply.limit, value=storage_bytes_per_s or 1.0)
     supply = replace(need.supply, limit=limit, at_least=at_least)
     need = replace(need, supply=supply if storage_bytes_per_s else None, cores=10.0)
-    report = replace(report, summary=replace(report.summary, needs=(need,)))
+    report = replace(report, needs=(need,))
     section = next(section for title, section in _sections(report).items() if title.startswith("What 1, 8 and 64"))
     (table,) = (part for part in section.parts if isinstance(part, Table))
     storage, opens, cores = table.lines
@@ -331,7 +331,7 @@ def test_the_command_is_labelled_as_the_test_of_a_change() -> None:
 
 def test_a_sweep_of_twelve_configurations_fits_one_screen() -> None:
     """What 64 accelerators need begins within it."""
-    found = example_report().summary.configurations
+    found = example_report().configurations
     kinds = {row.config.resolution: row for row in found if row.emulated and row.bound}
     rows = [with_changes(row, workers=count) for row in kinds.values() for count in (0, 1, 2, 4)]
     lines = terminal_report(example_report(rows)).splitlines()
@@ -342,12 +342,12 @@ def test_a_sweep_of_twelve_configurations_fits_one_screen() -> None:
 def test_files_opened_have_a_line_for_each_way_to_hold_images(opens: tuple[float, ...], lines: list[str]) -> None:
     """One for all data sets where each image is a file; else each is named."""
     report = example_report()
-    need = replace(report.summary.needs[0], images_per_s=1000.0)
+    need = replace(report.needs[0], images_per_s=1000.0)
     needs = tuple(
         replace(need, data=data, needs=tuple(replace(each, files_per_s=files) for each in need.needs))
         for files, data in zip(opens, ("256x256", "500x375"), strict=True)
     )
-    text = terminal_report(replace(report, summary=replace(report.summary, needs=needs)))
+    text = terminal_report(replace(report, needs=needs))
     assert [name for name in ("", ", 256x256", ", 500x375") if f"files opened{name} " in text] == lines
 
 

@@ -22,7 +22,6 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 import loaderprobe
-from loaderprobe.analyze.answer import answered
 from loaderprobe.analyze.gpu import read_window
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.measurement import Rejected, Timeline
@@ -59,6 +58,7 @@ from tests.examples.reports import (
     markdown_report,
     terminal_report,
     with_changes,
+    with_details,
 )
 
 WIDEST = replace(
@@ -119,11 +119,9 @@ def test_a_page_fits(name: str, width: int) -> None:
 def test_skipped_files_are_named_or_where_they_are(count: int, says: str) -> None:
     """Three beside the answer; the summary has 20."""
     report = example_report()
-    data = replace(
-        report.summary.run.data[0], skipped_count=count, skipped=tuple(map(str, range(1, min(count, 20) + 1)))
-    )
-    summary = replace(report.summary, run=replace(report.summary.run, data=(data,)))
-    assert says in " ".join(terminal_report(replace(report, summary=summary)).split())
+    data = replace(report.run.data[0], skipped_count=count, skipped=tuple(map(str, range(1, min(count, 20) + 1))))
+    report = replace(report, run=replace(report.run, data=(data,)))
+    assert says in " ".join(terminal_report(report).split())
 
 
 def test_a_rate_that_is_too_small_to_draw_is_measured() -> None:
@@ -499,8 +497,7 @@ def with_window(timeline: Timeline) -> Report:
     """A row of the example, which was profiled."""
     report, (window, view) = example_report(), seen(timeline)
     row = with_changes(example_row(resolution="500x375"), gpu_window=window)
-    details = {row.key: replace(next(iter(report.details.values())), view=view)}
-    return answered(replace(report, summary=replace(report.summary, configurations=(row,)), details=details))
+    return with_details(replace(report, configurations=(row,)), view=view)
 
 
 def test_a_view_is_small_and_escaped() -> None:

@@ -18,8 +18,8 @@ from dataclasses import replace
 from typing import TypeVar
 
 from loaderprobe.errors import EXIT_DONE, EXIT_INTERRUPTED, BadValue, LoaderprobeError, LostRank, MissingPart, Refused
-from loaderprobe.measure.runner import ABORTED, Event, ForkServer, Order, Result, Start, run_order
-from loaderprobe.protocols import Clock, SharedStore
+from loaderprobe.measure.runner import ABORTED, ForkServer, Order, Result, Start, run_order
+from loaderprobe.protocols import Clock, OnStage, SharedStore
 from loaderprobe.records import by_key, values
 from loaderprobe.records.config import CacheState, ComputeSpec, LoaderSpec, RunConfig
 from loaderprobe.records.files import FileSet, from_json, to_json
@@ -382,7 +382,7 @@ class RankProcess:
                     order = replace(take(self.store, "order", Order), begin_ns=self.clock.now_ns())
                     limit_s = command.time_limit_s + LATER_S
                     with suppress(Refused):  # for lack of space: it is reported, and the next may find some
-                        self.run_child(order, placement, number, start, limit_s, lambda _: None)
+                        self.run_child(order, placement, number, start, limit_s, lambda *_: None)
                 number += 1
         finally:
             with suppress(LostRank):
@@ -390,14 +390,15 @@ class RankProcess:
 
     def run_child(
         self, order: Order, placement: RankPlacement, number: int, start: Start, limit_s: float,
-        on_event: Callable[[Event], None],
+        on_stage: OnStage,
     ) -> tuple[RankOutcome, Result | RunFailure]:  # fmt: skip
         """Measure in a child as one of the ranks; (how that ended, what the child returned)."""
-        events: list[Event] = []
+        stages = 0
 
-        def heard(event: Event) -> None:
-            events.append(event)
-            on_event(event)
+        def heard(stage: str, done: int, total: int) -> None:
+            nonlocal stages
+            stages += 1
+            on_stage(stage, done, total)
 
         def aborted() -> bool:
             try:
@@ -407,7 +408,7 @@ class RankProcess:
 
         try:
             result = run_order(
-                replace(order, placement=placement), clock=self.clock, time_limit_s=limit_s, on_event=heard,
+                replace(order, placement=placement), clock=self.clock, time_limit_s=limit_s, on_stage=heard,
                 start=start, aborted=aborted, poll_s=self.poll_s,
             )  # fmt: skip
         except BaseException as error:
@@ -421,7 +422,7 @@ class RankProcess:
             raise
         outcome = self._done(placement)
         if isinstance(result, RunFailure):
-            outcome = _failed(outcome, result, events)
+            outcome = _failed(outcome, result, stages)
         return self.report(number, outcome), result
 
     def _done(self, placement: RankPlacement) -> RankOutcome:
@@ -446,12 +447,12 @@ def outcome_key(number: int, rank: int) -> str:
     return f"command/{number}/end/{rank}"
 
 
-def _failed(outcome: RankOutcome, failure: RunFailure, events: Sequence[Event]) -> RankOutcome:
+def _failed(outcome: RankOutcome, failure: RunFailure, stages: int) -> RankOutcome:
     kind: OutcomeKind = "ended" if failure.reason.startswith(ABORTED) else "failed"
     return replace(
         outcome,
         kind="timeout" if failure.reason.startswith("timeout") else kind,
-        events=sum(event.failure is None for event in events),
+        events=stages,
         consequence=is_consequence(failure.reason, failure.log if failure.signal == "SIGABRT" else ()),
         **values(failure, "stage", "reason", "hint", "exit_code", "signal", "log"),
     )
@@ -491,14 +492,14 @@ class Coordinator:
         self._lost: tuple[int, str] | None = None
         """The rank and host of a process that did not answer."""
 
-    def run(self, order: Order, *, time_limit_s: float, on_event: Callable[[Event], None]) -> Result | RunFailure:
+    def run(self, order: Order, *, time_limit_s: float, on_stage: OnStage) -> Result | RunFailure:
         """Do what an order asks for in a child of each rank.
 
         Raises LostRank when a process has gone. A configuration of one rank needs no other: it has a child here.
         """
         config, clock = order.config, self._process.clock
         if config.ranks == 1 and order.read is None:
-            return run_order(order, clock=clock, time_limit_s=time_limit_s, on_event=on_event, start=self.start)
+            return run_order(order, clock=clock, time_limit_s=time_limit_s, on_stage=on_stage, start=self.start)
         self._refuse_lost()
         started_utc, begin_ns = utc_timestamp(), clock.now_ns()
         put(self._process.store, "order", order)
@@ -506,7 +507,7 @@ class Coordinator:
         number = self._send(command)
         placement = self._process.placement(command, number)
         assert placement is not None, "rank 0 takes part in each configuration"
-        outcome, result = self._process.run_child(order, placement, number, self.start, time_limit_s, on_event)
+        outcome, result = self._process.run_child(order, placement, number, self.start, time_limit_s, on_stage)
         outcomes = [outcome, *self._outcomes(command, number, ENDS_S)]
         if not isinstance(result, RunFailure):
             return result

@@ -191,10 +191,7 @@ def measure_in_ranks(
     # As far as it is known before the loader is made: the rest each rank learns.
     order = replace(order_of_own(module_file(own), ranks, nodes, cache), budget_s=budget_s, own=own)
     coordinator.admit((order.config,), (order.files,), what="module of")
-    found = coordinator.run(
-        order, time_limit_s=max(LIMIT_S, LIMIT_TIMES * budget_s),
-        on_event=lambda event: on_stage(event.stage, event.done, event.total),
-    )  # fmt: skip
+    found = coordinator.run(order, time_limit_s=max(LIMIT_S, LIMIT_TIMES * budget_s), on_stage=on_stage)
     if isinstance(found, RunFailure):
         raise error_of(found)
     assert isinstance(found, OwnMeasured)
