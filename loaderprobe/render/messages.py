@@ -149,6 +149,8 @@ MESSAGES: dict[str, str] = {
         "rank {rank} on {host} read at {share:percent} of the fastest rank's rate: accelerators in step wait for it, "
         "and may get as little as {bytes_per_s:bytes/s}"
     ),
+    "run_not_sure": "how sure that run itself is: low. Measure longer before this is signed",
+    "faster_than_alone": "training ran at {share:percent} of that: the machine changed, and the need may be as high",
     "samples_as_images": "batches hold no images: each sample is taken for one",
     "workers_not_recorded": "a recording holds nothing of the loader's workers, so input is not split further",
     "no_loader_spans": "no span of a loader is on record: waiting for the loader counts as the host's",
