@@ -354,6 +354,7 @@ MESSAGES: dict[str, str] = {
     # What was found of what can be measured here.
     "on_storage": "{filesystem} on {devices}[, read-ahead {read_ahead_bytes:KiB}]",
     "path_in_memory": "{path} is in memory, not on storage",
+    "space_free": "{free_bytes:bytes} free here[, and a usual sweep takes {least:bytes}]",
     "memory_always_warm": "files in memory are always warm",
     "no_trial_file": "no test file can be written here ({error}); the sweep checks by bytes read",
     "no_cache_state": "the state of the page cache is unknown here",
@@ -872,6 +873,7 @@ MESSAGES: dict[str, str] = {
     ),
     # What can be measured on a machine, and how to get the rest.
     "capability.storage": "storage under the data",
+    "capability.free_space": "space for data and results",
     "capability.cold_reads": "cold reads, proved",
     "capability.device_reads": "reads of the device",
     "capability.worker_reads": "reads of each worker",
@@ -884,10 +886,12 @@ MESSAGES: dict[str, str] = {
     "capability.gpu_utilization": "GPU utilization (NVML)",
     "capability.gpu_sm_occupancy": "SM occupancy (NVML GPM)",
     "step.path_on_storage": "give a path on the storage in question",
+    "step.make_space": "remove what is not needed, or give another disk (--data-dir, --out)",
     "step.directory_to_write": "run doctor on a directory of {mount} with write permission and space",
     "step.allow_ptrace": "sysctl kernel.yama.ptrace_scope=1",
     "step.add_sys_ptrace": "docker run --cap-add=SYS_PTRACE",
     "step.kernel_with_schedstat": "a kernel with CONFIG_SCHED_INFO",
+    "step.end_others": "end other processes, or measure when the machine is idle: they take time from what is measured",
     "step.mount_tmpfs": "mount a tmpfs there",
     "step.more_shared_memory": "docker run --shm-size=8g, or smaller batches",
     "step.train_elsewhere": "--compute emulated:mlperf-h100 shows what that GPU would need; --compute cpu trains here",

@@ -422,7 +422,7 @@ def test_a_failing_configuration_is_reported_and_the_others_go_on(tmp_path: Path
 
 
 def test_ctrl_c_keeps_what_is_done_and_says_how_to_go_on(tmp_path: Path, photos: Path) -> None:
-    """Exit code 130, the child that hangs and its workers are gone, the summary is there. Where nothing was measured yet,
+    """Exit code 130, the child that hangs and its workers are gone, the summary is there. Before anything is measured
     there is no page to show."""
     os.mkfifo(tmp_path / "alive")
     command = [
