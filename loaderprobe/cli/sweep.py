@@ -42,7 +42,8 @@ def swept(call: Invocation, *, coordinator: Coordinator | None, resume: Path | N
         except KeyboardInterrupt:
             if told.run is None:
                 raise
-            _say_resume("interrupted; the finished configurations are kept", told.run)
+            kept = "the finished configurations are kept" if told.shown else "nothing was measured yet"
+            _say_resume(f"interrupted; {kept}", told.run)
             return EXIT_INTERRUPTED
         except NoSpace:
             if told.run is not None and told.run.report().run.pending:
@@ -65,6 +66,8 @@ class Told(Listener):
     def __init__(self, call: Invocation, asked: Mapping[str, Any], resume: Path | None) -> None:
         self.run: loaderprobe.Run | None = None
         """Once it is judged."""
+        self.shown = False
+        """Of a run without any result there is no page to show."""
         self.bars = ExitStack()
         self._call, self._asked, self._resume = call, asked, resume
         super().__init__()
@@ -95,8 +98,11 @@ class Told(Listener):
     def judged(self, run: loaderprobe.Run) -> None:
         self.bars.close()
         self.run = run
-        self._call.show(run)
+        rows = run.report().summary.configurations
+        self.shown = any(row.status != "skipped" for row in rows)
+        if self.shown or self._call.json:
+            self._call.show(run)
 
     def saved(self, page: Path) -> None:
-        if not self._call.json:
+        if self.shown and not self._call.json:
             show(f"\nReport: {page}")

@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
+from shutil import disk_usage
 from typing import Any, Literal
 
 from loaderprobe.errors import LoaderprobeError
@@ -18,6 +19,7 @@ from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig
 from loaderprobe.records.environment import Capability, CapabilityName, StepCode, StorageLocation
 from loaderprobe.records.measurement import Missing, Series
 from loaderprobe.records.remark import Remark, each_once, reported
+from loaderprobe.records.thresholds import DISTURBED_FROM
 from loaderprobe.samplers.nvml import NvmlSampler
 from loaderprobe.system.device import locate, read_sectors
 from loaderprobe.system.environment import list_gpus
@@ -29,6 +31,8 @@ from loaderprobe.system.process import ThreadMeter, read_process
 from loaderprobe.system.waits import ThreadGone, WatchedProcess, yama_scope
 
 PROBE_BYTES = 1 << 20
+# The data sets of a usual sweep have 305 MB; its run is kept besides.
+USUAL_SPACE = 500e6
 # Two workers' batches of 32 float images, with a prefetch factor of 2.
 USUAL_SHARED_MEMORY = 7 * 32 * 3 * 224 * 224 * 4
 # GPM compares two samples, which must be more than 0.1 s apart.
@@ -42,6 +46,7 @@ def capabilities(path: Path) -> tuple[Capability, ...]:
     location = locate(path)
     return (
         _storage(location),
+        _free_space(path),
         _cold_reads(path, location),
         _device_reads(location),
         _own_reads(location),
@@ -76,6 +81,13 @@ def _storage(location: StorageLocation) -> Capability:
     if location.read_ahead_bytes is not None:
         where["read_ahead_bytes"] = location.read_ahead_bytes
     return _capability("storage", "yes" if known else "limited", "on_storage", *location.notes, **where)
+
+
+def _free_space(path: Path) -> Capability:
+    free = disk_usage(path).free
+    if free < USUAL_SPACE:
+        return _capability("free_space", "limited", "space_free", step="make_space", free_bytes=free, least=USUAL_SPACE)
+    return _capability("free_space", "yes", "space_free", free_bytes=free)
 
 
 def _cold_reads(path: Path, location: StorageLocation) -> Capability:
@@ -158,8 +170,10 @@ def _others() -> Capability:
     if seen is None:
         why = tuple(each.reason for each in meter.missing())
         return Capability(name="other_processes", state="no", why=why)
-    share = seen.cpu_ns / (seen.span_ns * seen.cores)
-    return _capability("other_processes", "yes", "others_take", share=share, cores=float(seen.cores))
+    share, cores = seen.cpu_ns / (seen.span_ns * seen.cores), float(seen.cores)
+    if share > DISTURBED_FROM:
+        return _capability("other_processes", "limited", "others_take", step="end_others", share=share, cores=cores)
+    return _capability("other_processes", "yes", "others_take", share=share, cores=cores)
 
 
 def _shared_memory() -> Capability:

@@ -116,13 +116,13 @@ class Origin:
 
 
 CapabilityName = Literal[
-    "storage", "cold_reads", "device_reads", "worker_reads", "waits", "run_delay", "cores", "other_processes",
-    "shared_memory", "gpu_training", "gpu_utilization", "gpu_sm_occupancy",
+    "storage", "free_space", "cold_reads", "device_reads", "worker_reads", "waits", "run_delay", "cores",
+    "other_processes", "shared_memory", "gpu_training", "gpu_utilization", "gpu_sm_occupancy",
 ]  # fmt: skip
 """What a sweep measures, and what it needs."""
 StepCode = Literal[
-    "path_on_storage", "directory_to_write", "allow_ptrace", "add_sys_ptrace", "kernel_with_schedstat", "mount_tmpfs",
-    "more_shared_memory", "train_elsewhere", "nvidia_gpu", "hopper_gpu",
+    "path_on_storage", "make_space", "directory_to_write", "allow_ptrace", "add_sys_ptrace", "kernel_with_schedstat",
+    "end_others", "mount_tmpfs", "more_shared_memory", "train_elsewhere", "nvidia_gpu", "hopper_gpu",
 ]  # fmt: skip
 """How to get what is not there."""
 

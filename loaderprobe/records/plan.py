@@ -48,6 +48,8 @@ class PlanSource:
     accelerator: str
     configuration: str = ""
     """Title of the measured configuration; empty for a bandwidth result."""
+    doubts: tuple[Remark, ...] = ()
+    """Why its figures are less firm than they look."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

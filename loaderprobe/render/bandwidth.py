@@ -431,19 +431,8 @@ def bandwidth_columns(report: BandwidthReport) -> dict[str, list[Value]]:
     return as_columns([*map(_phase_cells, report.phases), *map(_phase_cells, report.metadata)])
 
 
-_WITH_UNIT = {
-    "operation": "name",
-    "runtime": "runtime_ms",
-    "bw_bytes": "bw_bytes_per_s",
-    "bw_low": "bw_low_bytes_per_s",
-    "bw_high": "bw_high_bytes_per_s",
-    "first_third_bw_bytes": "first_third_bw_bytes_per_s",
-    "last_third_bw_bytes": "last_third_bw_bytes_per_s",
-}
-"""fio's names, which have none."""
-
-
 def _phase_cells(phase: BandwidthPhase | MetadataPhase) -> dict[str, Value]:
+    """By fio's names, with the units that those lack."""
     cells: dict[str, Value] = {}
     for name, value in values(phase).items():
         if isinstance(value, Latency):
@@ -452,8 +441,10 @@ def _phase_cells(phase: BandwidthPhase | MetadataPhase) -> dict[str, Value]:
             cells |= {f"{of}_p{float(share):g}_ns": each for share, each in value.percentile.items()}
         elif name == "notes":
             cells["notes"] = "; ".join(map(remark_words, value)) or None
+        elif "bw_" in name:
+            cells[f"{name.removesuffix('_bytes')}_bytes_per_s"] = value
         elif name not in ("unread", "clat_ns", "file_ns", "op_ns", "by_rank"):
-            cells[_WITH_UNIT.get(name, name)] = value
+            cells[{"operation": "name", "runtime": "runtime_ms"}.get(name, name)] = value
     if isinstance(phase, BandwidthPhase) and phase.slowest:
         cells |= {
             "readers_a_rank": phase.readers // phase.ranks,

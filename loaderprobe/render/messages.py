@@ -149,6 +149,8 @@ MESSAGES: dict[str, str] = {
         "rank {rank} on {host} read at {share:percent} of the fastest rank's rate: accelerators in step wait for it, "
         "and may get as little as {bytes_per_s:bytes/s}"
     ),
+    "run_not_sure": "how sure that run itself is: low. Measure longer before this is signed",
+    "faster_than_alone": "training ran at {share:percent} of that: the machine changed, and the need may be as high",
     "samples_as_images": "batches hold no images: each sample is taken for one",
     "workers_not_recorded": "a recording holds nothing of the loader's workers, so input is not split further",
     "no_loader_spans": "no span of a loader is on record: waiting for the loader counts as the host's",
@@ -352,6 +354,7 @@ MESSAGES: dict[str, str] = {
     # What was found of what can be measured here.
     "on_storage": "{filesystem} on {devices}[, read-ahead {read_ahead_bytes:KiB}]",
     "path_in_memory": "{path} is in memory, not on storage",
+    "space_free": "{free_bytes:bytes} free here[, and a usual sweep takes {least:bytes}]",
     "memory_always_warm": "files in memory are always warm",
     "no_trial_file": "no test file can be written here ({error}); the sweep checks by bytes read",
     "no_cache_state": "the state of the page cache is unknown here",
@@ -871,6 +874,7 @@ MESSAGES: dict[str, str] = {
     ),
     # What can be measured on a machine, and how to get the rest.
     "capability.storage": "storage under the data",
+    "capability.free_space": "space for data and results",
     "capability.cold_reads": "cold reads, proved",
     "capability.device_reads": "reads of the device",
     "capability.worker_reads": "reads of each worker",
@@ -883,10 +887,12 @@ MESSAGES: dict[str, str] = {
     "capability.gpu_utilization": "GPU utilization (NVML)",
     "capability.gpu_sm_occupancy": "SM occupancy (NVML GPM)",
     "step.path_on_storage": "give a path on the storage in question",
+    "step.make_space": "remove what is not needed, or give another disk (--data-dir, --out)",
     "step.directory_to_write": "run doctor on a directory of {mount} with write permission and space",
     "step.allow_ptrace": "sysctl kernel.yama.ptrace_scope=1",
     "step.add_sys_ptrace": "docker run --cap-add=SYS_PTRACE",
     "step.kernel_with_schedstat": "a kernel with CONFIG_SCHED_INFO",
+    "step.end_others": "end other processes, or measure when the machine is idle: they take time from what is measured",
     "step.mount_tmpfs": "mount a tmpfs there",
     "step.more_shared_memory": "docker run --shm-size=8g, or smaller batches",
     "step.train_elsewhere": "--compute emulated:mlperf-h100 shows what that GPU would need; --compute cpu trains here",

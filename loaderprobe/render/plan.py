@@ -25,9 +25,10 @@ from loaderprobe.records.plan import (
 )
 from loaderprobe.records.remark import READ_AGAIN
 from loaderprobe.records.supply import Asked, Label, PlanPart, PlanSupply, Quantity
+from loaderprobe.records.thresholds import WIDE_RANGE
 from loaderprobe.render.charts import Bar, Chart, ChartRow, How
 from loaderprobe.render.document import Column, Command, Document, Item, Paragraph, Part, Section, Table, items, table
-from loaderprobe.render.format import MISSING, counted, figure, grouped, named, percent, rate, span
+from loaderprobe.render.format import MISSING, counted, figure, first_upper, grouped, named, percent, rate, span
 from loaderprobe.render.rows import as_columns
 from loaderprobe.render.words import ENOUGH_MARK, LIMIT_WORDS, enough, message, remark_words
 from loaderprobe.units import format_bytes, format_duration, format_rate, join_words, significant
@@ -68,20 +69,23 @@ def plan_document(plan: PlanReport) -> Document:
     """What each storage feeds and what to buy; then the test to sign, and what the plan is computed from."""
     measured = next((supply for supply in plan.supplies if supply.label == "measured" and supply.limits), None)
     count = plan.asked.accelerators
-    feeds_all = measured is not None and (measured.feeds or 0.0) >= count
+    feeds_all = measured and (measured.feeds or 0.0) >= count
     # An open of a cold name may be the limit of the measured storage; a request of an object has none.
     known = plan.source.kind == "bandwidth" and "cold_opens" not in plan.refused
     matter = plan.asked.images_per_file == 1 and not is_url(plan.source.data)
-    doubts = {"names are cached": "cold opens"} if matter and not known else {}
-    doubts |= {"more data come as fast": "cached reads"} if measured and _cached(measured) else {}
+    of_rate = plan.source.doubts and plan.inputs["rate"].label != "given"
+    doubts = {"the rates of this run hold": ""} if of_rate else {}
+    if measured and feeds_all:
+        doubts |= {"names are cached": ": cold opens are not known"} if matter and not known else {}
+        doubts |= {"more data come as fast": ": cached reads are not known"} if _cached(measured) else {}
     doubt = f" if {join_words([*doubts])}" if doubts else ""
-    doubt += f": {''.join(doubts.values())} are not known" if len(doubts) == 1 else ""
+    doubt += "".join(doubts.values()) if len(doubts) == 1 else ""
     return Document(
         title=_title(plan),
-        headline=f"Storage here feeds all {count:,}{doubt}" if feeds_all else f"Buy {_supplied(plan)}",
+        headline=f"{f'Storage here feeds all {count:,}' if feeds_all else f'Buy {_supplied(plan)}'}{doubt}",
         subline=_terms(plan),
         tone="good" if feeds_all and not doubt else "storage",
-        unsure=feeds_all and bool(doubt),
+        unsure=bool(doubt),
         sections=tuple(_sections(plan)),
     )
 
@@ -169,16 +173,22 @@ def _need_line(plan: PlanReport, need: Need, counts: Sequence[int]) -> tuple[str
     """With ` ±3 %` beside the label of a rate whose inputs were measured to no better than that."""
     planned, name, wanted = plan.asked.accelerators, need.name, need.at_utilization
     scales = [1.0 if name in FIXED else count if name in OF_EACH else count / planned for count in counts]
-    spread = wanted.half / wanted.value if wanted.unit in ("B/s", "1/s") else 0.0
-    label = _shown(wanted.weakest) + (f" ±{percent(spread)}" if spread > RANGE_FROM else "")
+    label = _shown(wanted.weakest) + (_spread(wanted) if wanted.unit in ("B/s", "1/s") else "")
     return (_need_name(plan, name), *(_plain(need.to_buy or wanted, scale) for scale in scales), label)
+
+
+def _spread(quantity: Quantity, least: float = RANGE_FROM) -> str:
+    """` ±61 %`; nothing where that is no more than `least`."""
+    share = quantity.half / quantity.value
+    return f" ±{percent(share)}" if share > least else ""
 
 
 def _rate(plan: PlanReport) -> Iterator[Part]:
     rate = plan.inputs["rate"]
     how = "specified, not measured" if plan.acceptance.compute else rate.label
     gpus = " For GPUs: --kind mlperf-h100." if plan.source.accelerator == "cpu" else ""
-    yield Paragraph(text=f"{amount(rate)} {_of_what(plan)[0]}, {how}: {rate.source}.{gpus}")
+    yield Paragraph(text=f"{_ranged(rate)} {_of_what(plan)[0]}, {how}: {rate.source}.{gpus}")
+    yield from (Paragraph(text=f"{first_upper(remark_words(doubt))}.", strong=True) for doubt in plan.source.doubts)
     if plan.pace is not None:
         yield Paragraph(text=f"{remark_words(plan.pace)}.")
 
@@ -241,7 +251,7 @@ def _supplied(plan: PlanReport, times: float = 1.0) -> str:
     """`1.56 GB/s and 129,000 opens/s`, at so many times the rate; the bytes alone where opens are not known."""
     read, opens = plan.need("read_bytes"), plan.need("opens")
     assert read and read.to_buy
-    bought = amount(read.to_buy, times * read.to_buy.value)
+    bought = amount(read.to_buy, times * read.to_buy.value) + _spread(read.to_buy, WIDE_RANGE)
     return f"{bought} and {grouped(times * opens.to_buy.value)} opens/s" if opens and opens.to_buy else bought
 
 
@@ -303,10 +313,9 @@ def amount(quantity: Quantity, value: float | None = None) -> str:
 
 def _ranged(quantity: Quantity) -> str:
     """The figure, and its range where that is worth a word."""
-    low, high = amount(quantity, quantity.low), amount(quantity, quantity.high)
-    if quantity.high - quantity.low <= RANGE_FROM * abs(quantity.value) or low == high:
-        return amount(quantity)
-    return f"{amount(quantity)} ({low} to {high})"
+    whole, ends = amount(quantity), span((quantity.low, quantity.high), partial(amount, quantity))
+    narrow = quantity.high - quantity.low <= RANGE_FROM * abs(quantity.value) or ends == whole
+    return whole if narrow else f"{whole} ({ends})"
 
 
 def _plain(quantity: Quantity, scale: float = 1.0) -> str:

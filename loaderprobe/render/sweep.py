@@ -272,17 +272,13 @@ def _machine(report: Report) -> Iterator[Part]:
         f"{f', driver {gpu.driver}' if gpu.driver else ''}"
         for gpu in machine.gpus
     ]
-    shared = machine.shared_memory_bytes
+    shared, parts = machine.shared_memory_bytes, ("Kernel", "Python", "torch", "torchvision", "loaderprobe")
     known = (
         ("CPU", f"{machine.cpu_model}, {machine.cores_available:g} of {machine.cores_total} cores available"),
         ("Memory", format_bytes(machine.memory_bytes)),
         ("Shared memory", "not known" if shared is None else f"{format_bytes(shared)} in /dev/shm"),
         ("GPU", join_words(gpus) or f"none: {no_gpu}"),
-        ("Kernel", machine.kernel),
-        ("Python", machine.python),
-        ("torch", machine.torch or "not installed"),
-        ("torchvision", machine.torchvision or "not installed"),
-        ("loaderprobe", machine.loaderprobe),
+        *((name, getattr(machine, name.lower()) or "not installed") for name in parts),
     )
     yield from items(known)
     for place in machine.storage:

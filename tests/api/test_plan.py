@@ -695,6 +695,34 @@ def test_the_rate_of_one_round_has_a_range_as_that_of_more_has() -> None:
     assert (one.value, three.value) == (500, 500) and one.high > three.high > 500 > three.low > one.low
 
 
+HOLD = " if the rates of this run hold"
+FREE: dict[str, Any] = {"warm": 800.0, "cached_samples": 260.0, "no_transport": 255.0}
+"""Storage is the limit."""
+
+
+@pytest.mark.parametrize(
+    ("rounds", "asked", "doubts", "headline"),
+    [
+        (alike(3, baseline=250.0, training=250.0, resident=500.0, **FREE), {}, [], " MB/s and "),
+        (alike(baseline=800.0, training=750.0, resident=500.0), {}, ["run_not_sure", "faster_than_alone"], HOLD),
+        (alike(baseline=800.0, training=750.0, resident=500.0), {"kind": 500}, ["run_not_sure"], " opens/s"),
+        ([{"baseline": 250.0, "training": 250.0, "resident": rate} for rate in (300.0, 500.0, 900.0)], {}, None, " ±"),
+    ],
+)
+def test_a_plan_passes_on_how_sure_its_run_was(
+    rounds: Any, asked: dict[str, Any], doubts: list[str] | None, headline: str
+) -> None:
+    """In the answer, where the rate is from the run; beside the rate, in each form."""
+    found = planned(scripted(rounds, Cost(blocked_s=0.004), facts={"compute": DEVICE}), **asked)
+    codes = [doubt.code for doubt in found.source.doubts]
+    assert doubts in (None, codes) and headline in found.document().headline
+    assert (HOLD in found.document().headline) == (bool(codes) and not asked)
+    assert [doubt["code"] for doubt in json.loads(found.json())["source"]["doubts"]] == codes
+    for page in (found.text(width=400), found.markdown(), found.html()):
+        assert ("How sure that run itself is: low" in page) == ("run_not_sure" in codes)
+        assert ("Training ran at 150 % of that" in page) == ("faster_than_alone" in codes)
+
+
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_a_loader_with_its_own_threads_needs_as_many_cores_as_workers_that_do_the_same(ranks: int) -> None:
     """10 ms an image, whose training thread computes for 0.1 ms of them. Its workers are not counted. As many cores

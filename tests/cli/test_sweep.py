@@ -422,7 +422,8 @@ def test_a_failing_configuration_is_reported_and_the_others_go_on(tmp_path: Path
 
 
 def test_ctrl_c_keeps_what_is_done_and_says_how_to_go_on(tmp_path: Path, photos: Path) -> None:
-    """Exit code 130, the child that hangs and its workers are gone, the summary is there."""
+    """Exit code 130, the child that hangs and its workers are gone, the summary is there. Before anything is measured
+    there is no page to show."""
     os.mkfifo(tmp_path / "alive")
     command = [
         sys.executable, "-m", "loaderprobe", "sweep", str(photos), "--workers", "1", "--compute", "emulated:100",
@@ -437,9 +438,9 @@ def test_ctrl_c_keeps_what_is_done_and_says_how_to_go_on(tmp_path: Path, photos:
     assert os.read(pipe, 5) == b"alive"
     os.set_blocking(pipe, True)
     process.send_signal(signal.SIGINT)
-    _, stderr = process.communicate(timeout=60)
+    stdout, stderr = process.communicate(timeout=60)
     assert os.read(pipe, 1) == b"", "it closes when the child ends"
     os.close(pipe)
     assert process.returncode == 130
-    assert "--resume" in stderr
+    assert "nothing was measured yet. Resume with: loaderprobe sweep --resume" in stderr and stdout == ""
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["run"]["pending"] == 2

@@ -355,8 +355,13 @@ def others(seen: Others | None) -> dict[str, Any]:
     return {"OthersMeter": lambda: meter, "LOOK_S": 0.0}
 
 
+def free(size_bytes: float) -> dict[str, Any]:
+    return {"disk_usage": lambda _: SimpleNamespace(free=size_bytes)}
+
+
 TRACE, PLACE = Remark(code="trace_refused"), example_location("/data")
 TAKEN = Others(span_ns=10**9, cores=2, cpu_ns=380_000_000, own_cpu_ns=0, steal_ns=0)
+IDLE = replace(TAKEN, cpu_ns=190_000_000)
 NO_WRITING = {"os.fsync": Mock(side_effect=OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))}
 
 
@@ -368,10 +373,13 @@ NO_WRITING = {"os.fsync": Mock(side_effect=OSError(errno.ENOSPC, os.strerror(err
         (refused(TRACE), lambda _: capabilities._waits(), "limited", "hardened", "SYS_PTRACE"),
         (refused(TRACE, scope=2), lambda _: capabilities._waits(), "limited", "hardened", "ptrace_scope=1"),
         (refused(reported("not known")), lambda _: capabilities._waits(), "limited", "not known", ""),
-        (others(TAKEN), lambda _: capabilities._others(), "yes", "they take 19 % of 2 cores now", ""),
+        (others(TAKEN), lambda _: capabilities._others(), "limited", "they take 19 % of 2 cores now", "end other"),
+        (others(IDLE), lambda _: capabilities._others(), "yes", "they take 9.5 % of 2 cores now", ""),
         (others(None), lambda _: capabilities._others(), "no", "counts no CPU time", ""),
         # Cold reads are tried on a file: on a full disk there is none.
         (NO_WRITING, lambda path: capabilities._cold_reads(path, PLACE), "limited", "No space left", "/data"),
+        (free(5e9), capabilities._free_space, "yes", "5.00 GB free", ""),
+        (free(2e6), capabilities._free_space, "limited", "2.00 MB free", "another disk"),
         ({}, lambda _: capabilities._storage(PLACE), "yes", "ext4 on vdb", ""),
         (
             {},
