@@ -78,7 +78,7 @@ def find(
         config = loaded.row.config
         return workload, PlanSource(
             kind="run", path=path or "a diagnosis", data=config.resolution, accelerator=workload.accelerator,
-            configuration=config.title(), doubts=doubts_of(loaded.row, workload.rate, loaded.report().summary.how_sure),
+            configuration=config.title(), doubts=doubts_of(loaded.row, workload.rate, loaded.report().how_sure),
         )  # fmt: skip
     if isinstance(loaded, TraceReport):
         file_bytes = file_bytes or known(IMAGENET_BYTES, "B", "assumed", RECORDED)
@@ -122,7 +122,7 @@ def _of_sweep(run: Run, data: str | None, kind: str | None, other: Accelerator |
         workload = replace(workload, images=known(IMAGENET_IMAGES, "images", "assumed", GENERATED))
     source = PlanSource(
         kind="sweep", path=str(run.path), data=files.root, other_data=others, accelerator=workload.accelerator,
-        configuration=row.config.title(), doubts=doubts_of(row, workload.rate, run.report().summary.how_sure),
+        configuration=row.config.title(), doubts=doubts_of(row, workload.rate, run.report().how_sure),
     )  # fmt: skip
     return workload, source
 

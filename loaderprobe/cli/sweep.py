@@ -98,7 +98,7 @@ class Told(Listener):
     def judged(self, run: loaderprobe.Run) -> None:
         self.bars.close()
         self.run = run
-        rows = run.report().summary.configurations
+        rows = run.report().configurations
         self.shown = any(row.status != "skipped" for row in rows)
         if self.shown or self._call.json:
             self._call.show(run)

@@ -16,7 +16,7 @@ from loaderprobe.records import by_key
 from loaderprobe.records.report import ConfigurationRow, NextStep, Outlook, Report
 from loaderprobe.records.resources import RESOURCE, SPEEDUPS, Resource
 from loaderprobe.records.thresholds import WORTH
-from loaderprobe.records.verdict import Action, Advice, SideAndCause, Speedup, Verdict
+from loaderprobe.records.verdict import Action, Advice, Side, SideAndCause, Speedup, Verdict
 from loaderprobe.render.charts import BASE, Bar, Chart, ChartRow, How
 from loaderprobe.render.document import IN_CODE, Command, Document, Item, Line, Paragraph, Part, Section, Table, tags
 from loaderprobe.render.format import first_upper, grouped, interval, named, percent, rate, span, times
@@ -151,7 +151,8 @@ def limit_words(bound: SideAndCause) -> str:
 def limits_training(bound: SideAndCause, on: str = "", what: str = "training") -> str:
     """`Storage limits training on this GPU`: of one verdict."""
     if bound.cause == "inconclusive":
-        return f"Not clear yet what limits {what}{on}"
+        known = bound.side == "input" and what == "training"
+        return f"The input limits {what}{on}; not clear yet why" if known else f"Not clear yet what limits {what}{on}"
     if bound.cause == "balanced":
         return f"Input and compute are balanced{on}"
     if bound.cause == "compute":
@@ -170,7 +171,8 @@ def headed(report: Report, document: Document) -> Document:
     unsure = len(firm_rows) < len(shown)
     document = replace(document, subline=_subline(report, found, shown), tone="inconclusive", unsure=unsure)
     if 2 * len(firm_rows) < len(shown):
-        return replace(document, headline=f"Not clear yet what limits training{on}")
+        side: Side = "input" if all(row.bound and row.bound.side == "input" for row in shown) else "inconclusive"
+        return replace(document, headline=limits_training(SideAndCause(side=side, cause="inconclusive"), on))
     limits = by_key(firm_rows, lambda row: limit_words(row.bound) if row.bound else "")
     (most, rows), *others = sorted(limits.items(), key=lambda limit: -len(limit[1]))
     first = rows[0].bound
@@ -208,7 +210,7 @@ def _subline(report: Report, some: Sequence[RowGroup], shown: Sequence[Configura
         return "The model ran on the CPU. How fast a GPU would train was not measured."
     if not known:
         return ""
-    sides = {row.bound.side if row.bound and firm(row) else "" for row in shown}
+    sides = {row.bound.side if row.bound else "" for row in shown}
     side = f"{first_upper(sides.pop())}-bound: " if sides in ({"input"}, {"compute"}) else ""
     of = f"{side}{span(known, percent)}"
     here = " No GPU here." if group.emulated and not report.environment.gpus else ""

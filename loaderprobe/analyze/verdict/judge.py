@@ -246,18 +246,20 @@ def _all_disturbed(found: Experiments, name: SingleCause) -> Reason | None:
 
 
 def inconclusive(found: Experiments, reason: Reason, evidence: tuple[Evidence, ...]) -> Bound:
-    """No cause; but the side, where enough rounds show that the loader starves training."""
-    side: Side = "input" if len(found.end_to_end) >= thresholds.ENOUGH_ROUNDS and _starves(found) else "inconclusive"
+    """No cause; but the side, where enough rounds show that the loader starves training, or fewer show it clearly."""
+    enough = len(found.end_to_end) >= thresholds.ENOUGH_ROUNDS
+    lead = thresholds.OPEN_LEAD if enough else thresholds.CERTAIN_LEAD
+    side: Side = "input" if _starves(found, lead) else "inconclusive"
     return Bound(side=side, cause="inconclusive", reason=reason, evidence=evidence)
 
 
-def _starves(found: Experiments) -> bool:
+def _starves(found: Experiments, lead: float = thresholds.OPEN_LEAD) -> bool:
     """True where the loader starves training, and compute does not hold it up.
 
     Neither figure is a prediction: compute alone over training, and the loader alone over training.
     """
     free, starved = found.most, found.loader_over_training
-    return math.isfinite(free) and starved is not None and free >= thresholds.OPEN_LEAD * max(1.0, starved)
+    return math.isfinite(free) and starved is not None and free >= lead * max(1.0, starved)
 
 
 # Sides of a device's idle time: the input with copies and the loader's own kernels, the host, other GPUs.

@@ -193,8 +193,8 @@ ABLATIONS = {
     ),
     "noise that both share": Row(pipeline([times(3 * factor, 2 * factor) for factor in (1, 1.2, 1.4)]), STORAGE),
     "as much noise as speed-up": Row(without_storage(0.85, 1.06, 1.3), f"{INPUT} within_noise", more=True),
-    "a small one in one round": Row(without_storage(1.2), f"{OPEN} within_noise"),
-    "two rounds far apart": Row(without_storage(1.0, 3.0), f"{OPEN} within_noise"),
+    "a small one in one round": Row(without_storage(1.2), f"{INPUT} within_noise"),
+    "two rounds far apart": Row(without_storage(1.0, 3.0), f"{INPUT} within_noise"),
     "a small one in three that agree": Row(without_storage(1.18, 1.2, 1.22), STORAGE),
     # Three of many that gain nothing agree so well by luck.
     "a very small one in three": Row(without_storage(1.06, 1.062, 1.064), f"{INPUT} within_noise", more=True),
@@ -432,7 +432,7 @@ def small_files(resident: float) -> Measurement:
 
 FOUND = {"none": STORAGE, **dict.fromkeys(("parts", "fresh"), f"{INPUT} estimate_not_measured")}
 """Where warm files could be measured, an estimate alone is no verdict."""
-OPEN_PIECES = f"{OPEN} files_were_warm"
+INPUT_PIECES = f"{INPUT} files_were_warm"
 COLD = {
     "small files": Row(
         small_files(0.1), STORAGE, figures={"files_were": "cold", "cold_fraction": 1.0, "read_amplification": 2.4576},
@@ -508,7 +508,7 @@ COLD = {
     # The kernel reads ahead at first: 40 kB an image are few for a first pass of 200, but not behind what it read.
     "read ahead before the timed batches": Row(read_ahead(64), STORAGE, figures={"files_were": "cold"}),
     "little read before them": Row(
-        read_ahead(16), f"{OPEN} files_were_warm", facts={"share": 0.39}, missing={"storage": "read_less_again"},
+        read_ahead(16), f"{INPUT} files_were_warm", facts={"share": 0.39}, missing={"storage": "read_less_again"},
         figures={"files_were": "partly warm"},
     ),
     **{
@@ -516,21 +516,21 @@ COLD = {
         for access in ("parts", "fresh")
     },
     "shorter ones that read a fifth": Row(
-        shorter("parts", 20_000), f"{OPEN} files_were_warm", facts={"share": 0.2},
+        shorter("parts", 20_000), f"{INPUT} files_were_warm", facts={"share": 0.2},
         missing={"storage": "read_less_again"},
     ),
     # Read before the timed batches: row groups of a table, chunks that a thread brings, a shard that holds all of them.
     "row groups": Row(
-        in_pieces(16), OPEN_PIECES, facts={"read_bytes": 0.0, "owed_bytes": 100e3 * 48 / 62},
+        in_pieces(16), INPUT_PIECES, facts={"read_bytes": 0.0, "owed_bytes": 100e3 * 48 / 62},
         missing={"storage": "read_before"}, figures={"files_were": "partly warm"},
     ),
-    "chunks that a thread reads, most of them ahead": Row(in_pieces(16, by_thread=0.4), OPEN_PIECES),
+    "chunks that a thread reads, most of them ahead": Row(in_pieces(16, by_thread=0.4), INPUT_PIECES),
     "one shard, and nothing is known of its file": Row(
-        in_pieces(1000, access="none"), OPEN_PIECES, facts={"share": 0.0}, missing={"storage": "bytes_from_storage"},
+        in_pieces(1000, access="none"), INPUT_PIECES, facts={"share": 0.0}, missing={"storage": "bytes_from_storage"},
         figures={"files_were": "partly warm"},
     ),
     "a row group that is read in a few timed batches": Row(
-        in_pieces(16, untimed=0, steps=4, cpu_s=0.025), f"{OPEN} ablation_missing",
+        in_pieces(16, untimed=0, steps=4, cpu_s=0.025), f"{INPUT} ablation_missing",
         facts={"read_bytes": 400e3, "owed_bytes": 100e3 * 48 / 62}, missing={"storage": "read_for_later"},
     ),
     # The timed batches hold their share of pieces, or nothing is waited for.
@@ -674,7 +674,7 @@ WAITS = {
     "what is missing may be worth much": Row(warm_was_cold(WAITING), f"{INPUT} ablation_missing"),
     "waiting nearly all the time": Row(short_of_time(0.4), STORAGE, how={"storage": "estimated"}),
     "waiting twice as long as decoding": Row(
-        short_of_time(0.004), f"{OPEN} estimate_not_measured", how={"storage": "estimated"},
+        short_of_time(0.004), f"{INPUT} estimate_not_measured", how={"storage": "estimated"},
     ),
 }  # fmt: skip
 """What workers were seen to wait for."""
@@ -850,7 +850,7 @@ def sharing_cores(warm: float, blocked_s: float = 0.008) -> Measurement:
 
 MISFITS = {
     "training at 60 % of its parts": Row(pipeline(times(1.2, 1.3, training=150)), f"{INPUT} outside_noise_band"),
-    "one round": Row(pipeline([times(1.2, 1.3, training=150)]), f"{OPEN} one_round_does_not_fit"),
+    "one round": Row(pipeline([times(1.2, 1.3, training=150)]), f"{INPUT} one_round_does_not_fit"),
     "rounds that contradict each other": Row(
         run([{"baseline": 250.0, "training": each} for each in (125.0, 250.0, 500.0)], SLOW_DISK),
         f"{INPUT} rounds_differ",
@@ -865,7 +865,7 @@ MISFITS = {
     "files of training are larger": Row(misfit(78.8, 0.905), f"{INPUT} outside_noise_band"),
     "a little smaller, and twice the rate": Row(misfit(136.0, 1.105), f"{INPUT} outside_noise_band"),
     "smaller, and no faster": Row(misfit(68.0, 1.2), STORAGE),
-    "bytes of storage are as many": Row(of_parts(1.0), f"{OPEN} outside_noise_band"),
+    "bytes of storage are as many": Row(of_parts(1.0), f"{INPUT} outside_noise_band"),
     "bytes of storage are fewer": Row(of_parts(1.144), STORAGE),
     "steps that explain it in one round": Row(
         unsteady(1, 0.9), f"{EITHER} speedups_alike storage preprocessing", more=True,
@@ -879,7 +879,7 @@ MISFITS = {
         )
         for shares in ((0.79, 0.83), (0.79, 0.81, 0.83))
     },
-    "even steps explain nothing": Row(unsteady(1, 0.0), f"{OPEN} one_round_does_not_fit", more=True),
+    "even steps explain nothing": Row(unsteady(1, 0.0), f"{INPUT} one_round_does_not_fit", more=True),
     "three rounds show the noise": Row(unsteady(3, 0.9), f"{INPUT} outside_noise_band"),
     "training itself without preprocessing": Row(
         run([*alike(baseline=RATE, training=150), *[{"baseline": RATE, "training": 150.0, "training_warm": 152.0,
