@@ -738,6 +738,9 @@ def test_a_loader_with_its_own_threads_needs_as_many_cores_as_workers_that_do_th
     assert commands.need("workers") == of_workers.need("workers")
     assert commands.inputs["wait_s"] == of_workers.inputs["wait_s"]
     assert own.need("workers") is None and own.refused["workers"] == Remark(code="file_wait_unknown")
+    # One thread a worker computes for 10 ms in 4 ms: batches were ready before.
+    too_fast = planned(scripted(alike(baseline=1000.0), Cost(cpu_s=0.01), compute=2234.0, workers=4, facts=facts))
+    assert too_fast.inputs["other_s"].value == 0 and too_fast.need("workers") == of_workers.need("workers")
 
 
 @pytest.mark.parametrize(

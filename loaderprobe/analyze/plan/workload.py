@@ -325,7 +325,9 @@ def _worker_times(measurement: Measurement, verdict: Verdict, storage: PlanSuppl
     waited_s = sum(times.waits.get(name, 0.0) for name in FOR_FILES) if times.waits else times.blocked_s
     spent = max(measurement.workers, 1) * measurement.ranks / loader
     other = spent - cpu_s - waited_s - times.run_delay_s
-    # Below 0 where threads of a worker compute side by side, so that the three are the time of a worker.
+    # Below 0 where threads of a worker compute side by side, so that the three are the time of a worker. One thread
+    # cannot compute longer than it takes: then batches that were ready before made the loader look faster.
+    other = other if cpu_s > WORTH * times.cpu_s else max(0.0, other)
     found = {
         "cpu_s": known(cpu_s, "s", "measured", source),
         "other_s": known(other, "s", "measured", source, low=other),
