@@ -8,7 +8,7 @@ from itertools import pairwise
 from loaderprobe.analyze.verdict.rates import host_names, slow_host
 from loaderprobe.records import thresholds
 from loaderprobe.records.bandwidth import BandwidthMeasurement, Limit, LimitCode, LimitedBy
-from loaderprobe.records.phases import BandwidthPhase, DeviceKind
+from loaderprobe.records.phases import FROM_MEMORY, BandwidthPhase, DeviceKind
 from loaderprobe.records.remark import Facts, Remark
 from loaderprobe.records.verdict import Evidence
 
@@ -132,7 +132,7 @@ def kind_of(measured: BandwidthMeasurement) -> DeviceKind:
         Evidence(metric="rise_of_ladder", value=rise, threshold=thresholds.FLAT, unit="x"),
         Evidence(metric="paced_reading_time", value=ratio, threshold=thresholds.CREDIT_AT_MOST, unit="x"),
     )
-    if measured.from_memory or paced.cache in ("warm", "mixed"):
+    if measured.from_memory or paced.cache in FROM_MEMORY:
         return DeviceKind(kind="unknown", code="from_memory", evidence=evidence)
     scales = _scales(ladder) and ratio >= thresholds.LOST_AT_LEAST
     # What many readers got at least is enough to show that they scale.

@@ -9,7 +9,7 @@ from typing import Literal
 from loaderprobe.errors import BadValue
 from loaderprobe.records.environment import SCHEMA_VERSION, Origin, StorageLocation
 from loaderprobe.records.measurement import Missing
-from loaderprobe.records.phases import BandwidthPhase, CacheLabel, DeviceKind, Latency, PhaseName, fastest
+from loaderprobe.records.phases import FROM_MEMORY, BandwidthPhase, CacheLabel, DeviceKind, Latency, PhaseName, fastest
 from loaderprobe.records.remark import READ_AGAIN, Facts, Remark
 from loaderprobe.records.supply import Feed
 
@@ -134,9 +134,13 @@ class BandwidthMeasurement:
 
     @property
     def best(self) -> BandwidthPhase | None:
-        """The fastest step, by `fastest`; of ranks, of those with the most on the most nodes."""
+        """The fastest step, by `fastest`; of ranks, of those with the most on the most nodes.
+
+        One that came partly from memory counts only where all did.
+        """
         most = max(((phase.ranks, phase.nodes) for phase in self.steps), default=None)
-        return fastest([phase for phase in self.steps if (phase.ranks, phase.nodes) == most])
+        steps = [phase for phase in self.steps if (phase.ranks, phase.nodes) == most]
+        return fastest([phase for phase in steps if phase.cache not in FROM_MEMORY] or steps)
 
     @property
     def ladder_cut_short(self) -> bool:
@@ -147,7 +151,7 @@ class BandwidthMeasurement:
     @property
     def from_memory(self) -> bool:
         """True when a step of the ladder did not come from storage alone: then nothing is said about storage."""
-        return self.location.in_memory or any(phase.cache in ("warm", "mixed") for phase in self.steps)
+        return self.location.in_memory or any(phase.cache in FROM_MEMORY for phase in self.steps)
 
     @property
     def read_again(self) -> Remark | None:

@@ -48,6 +48,8 @@ CacheLabel = Literal["cold", "warm", "mixed", "unproved", "remote"]
 """remote: from an object store, which no page cache of this machine stands before."""
 FROM_STORAGE: tuple[CacheLabel, ...] = ("cold", "remote")
 """No cache of this machine served it."""
+FROM_MEMORY: tuple[CacheLabel, ...] = ("warm", "mixed")
+"""All or part of it came from the page cache."""
 PERCENTILES = ("50.000000", "95.000000", "99.000000", "99.900000")
 """Of durations, by fio's keys."""
 

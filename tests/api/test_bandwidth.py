@@ -300,6 +300,8 @@ def test_no_limit_of_storage(phases: list[BandwidthPhase], changes: dict[str, An
     report = judged(*phases, **changes)
     assert (report.limit.by, report.limit.facts.get("share"), report.kind.kind) == (by, share, "unknown")
     assert bool(report.feeds) == (by == "probe")
+    # The step that is called the best came from storage, where one did.
+    assert report.best and (report.best.cache == "cold") == any(phase.cache == "cold" for phase in phases)
 
 
 def test_a_ladder_that_was_cut_short_has_no_limit() -> None:
