@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from loaderprobe.analyze.answer import main_speedups, speedup_of
 from loaderprobe.records.report import ConfigurationRow, Detail, Report
 from loaderprobe.records.resources import AMONG_RANKS, INPUTS, ONLY_WAITED
-from loaderprobe.records.thresholds import WORTH
+from loaderprobe.records.thresholds import LEAST_OWN, WORTH
 from loaderprobe.records.verdict import Verdict
 from loaderprobe.render.charts import Bar, Chart, ChartRow
 from loaderprobe.render.document import Column, Document, Paragraph, Part, Section, items, table, tags
@@ -118,7 +118,7 @@ def _unknown(report: Report, row: ConfigurationRow) -> Iterator[str]:
 
 def _functions(detail: Detail) -> tuple[Part, ...]:
     looks = f"Of {detail.looks} looks at the stacks of workers while they made batches"
-    own = "own: in the function itself, with the compiled code that it calls"
+    own = f"own: in the function itself, with the compiled code that it calls, from {percent(LEAST_OWN)}"
     total = "total: with the functions that it calls, waits included"
     took = f"looking took {format_duration(detail.looks_cpu_s)} of CPU time"
     columns = (
