@@ -32,12 +32,13 @@ def batch_size_document(found: BatchSizeReport) -> Document:
     limits = tuple(Paragraph(text=text) for text in _limits(found))
     unknown = "accuracy: another batch size may need another learning rate, and more epochs"
     notes = Paragraph(text=" ".join(_notes(found)), tone="quiet")
+    use = "Probably: use" if _unsure(found) else "Use"
     return Document(
         title=f"{found.model} in {found.precision} on {found.device}",
-        headline=f"{'Use' if ours else f'{found.strategy} ends at'} batch {found.stop.chosen}",
+        headline=f"{use if ours else f'{found.strategy} ends at'} batch {found.stop.chosen}",
         subline=_condition(found),
         tone=_TONES.get(found.limit, "now"),
-        unsure=_varies(found) or found.stop.code in ("probes_spent", "loops_spent", "interrupted"),
+        unsure=_unsure(found),
         sections=(
             Section(title="Images/s by batch size", parts=(rates,), panel="main"),
             Section(title="What limits it", parts=limits, panel="side"),
@@ -78,10 +79,14 @@ def _varies(found: BatchSizeReport) -> bool:
     return rate is not None and rate.half > WIDE * rate.value
 
 
+def _unsure(found: BatchSizeReport) -> bool:
+    return _varies(found) or found.stop.code in ("probes_spent", "loops_spent", "interrupted")
+
+
 def _sure(found: BatchSizeReport) -> Iterator[str]:
     yield f"{counted(len(found.probes), 'short training')} (probes), bars with 95 % intervals"
     if found.strategy == "throughput":
-        yield "chosen: the smallest that is sure to be within 2 % of the fastest"
+        yield f"chosen: the smallest that {'may' if _unsure(found) else 'is sure to'} be within 2 % of the fastest"
     if _varies(found):
         yield "the rate varies much from step to step: measure again on an idle machine, or with more --iterations"
 

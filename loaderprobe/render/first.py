@@ -217,7 +217,7 @@ def _subline(report: Report, some: Sequence[RowGroup], shown: Sequence[Configura
     if not _one_device(some):
         return f"{of} of compute alone ({'specified' if group.emulated else 'measured'}).{here}"
     pace = any(need.pace for need in report.needs if need.compute == group.rows[0].config.compute.name)
-    alone = f"{rate(group.ceiling_images_per_s)} images/s" if group.ceiling_images_per_s else "compute alone"
+    alone = f"{rate(max(group.alone_images_per_s))} images/s" if group.alone_images_per_s else "compute alone"
     specified = "MLPerf Storage's pace; specified" if pace else "specified"
     source = specified if pace or group.emulated else "compute alone, measured"
     return f"{of} of its {alone} ({source}).{here}"

@@ -151,9 +151,9 @@ def _before_table(report: Report) -> Iterator[Part]:
 
 
 def _of_group(report: Report, group: RowGroup) -> Iterator[Part]:
-    if alone := group.ceiling_images_per_s:
+    if alone := group.alone_images_per_s:
         how = "specified, not measured" if group.emulated else "measured"
-        yield Paragraph(text=f"Compute alone: {rate(alone)} images/s ({how}).", further=True)
+        yield Paragraph(text=f"Compute alone: {span(alone, rate)} images/s ({how}).", further=True)
     more = OF_LAYOUTS if several("layout", group.rows) else ()
     columns = (
         Column("configuration", lambda row: label(row, group.rows)),
