@@ -181,10 +181,7 @@ _REFERENCE_SOURCE = "MLPerf Storage v1.0, ResNet-50 on H100"
 
 
 def outlooks(
-    rows: Sequence[ConfigurationRow],
-    measurements: Mapping[str, Measurement],
-    files: Iterable[FileSet],
-    ceilings: Mapping[str, StorageCeiling],
+    rows: Sequence[ConfigurationRow], files: Iterable[FileSet], ceilings: Mapping[str, StorageCeiling]
 ) -> tuple[Outlook, ...]:
     """What `COUNTS` accelerators ask of storage and cores, for each data set and accelerator: the figures of a plan.
 
@@ -204,7 +201,7 @@ def outlooks(
         fewest = min(row.config.ranks for row in some)
         row = cold_and_fastest([row for row in some if row.config.ranks == fewest])
         if file_set := by_fingerprint.get(data):
-            made = _outlook(row, measurements[row.key], file_set, ceilings.get(data), other)
+            made = _outlook(row, file_set, ceilings.get(data), other)
             found += [made] if made else []
     sizes, planned = {each.label: each.mean_size_bytes for each in by_fingerprint.values()}, ""
     if found and len(sizes) > 1:
@@ -213,10 +210,10 @@ def outlooks(
 
 
 def _outlook(
-    row: ConfigurationRow, measurement: Measurement, files: FileSet, ceiling: StorageCeiling | None,
-    other: tuple[str, Quantity] | None,
-) -> Outlook | None:  # fmt: skip
-    assert row.verdict is not None
+    row: ConfigurationRow, files: FileSet, ceiling: StorageCeiling | None, other: tuple[str, Quantity] | None
+) -> Outlook | None:
+    measurement = row.measurement
+    assert row.verdict and measurement
     try:
         workload = workload_of(measurement, row.verdict, files, ceiling, other)
     except BadValue:
@@ -306,7 +303,6 @@ def build_report(
         else _unmeasured_row(config, each)
         for config, each in found
     ]
-    measurements = {key: each.measurement for key, each in judged.items()}
     outcomes = [each.measurement if isinstance(each, Judged) else each for _, each in found]
     report = answered(
         Report(
@@ -314,7 +310,7 @@ def build_report(
             environment=environment,
             configurations=tuple(rows),
             knees=knees,
-            needs=outlooks(rows, measurements, files, ceilings),
+            needs=outlooks(rows, files, ceilings),
         )
     )
     run = replace(report.run, notes=(*report.run.notes, *layout_notes(report)))
@@ -383,6 +379,7 @@ def row_of(judged: Judged, advised: Recommendation) -> ConfigurationRow:
         emulated=measurement.compute.specified_images_per_s is not None,
         forecasts=advised.forecasts,
         gpu_window=checked_against_rates(judged.window[0], verdict.accelerator_utilization),
+        measurement=measurement,
     )
 
 
