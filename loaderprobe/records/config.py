@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from functools import lru_cache, reduce
+from pathlib import Path
+from pkgutil import iter_modules
 from typing import Any, Literal, get_type_hints
 
 from loaderprobe.errors import BadValue
@@ -23,12 +25,13 @@ DECODER_LIBRARIES = {
     "torchcodec": ("torchcodec", "torchcodec"),
 }  # fmt: skip
 """(module, package) of each decoder that torchvision does not bring."""
-LIBRARIES = {
-    "spdl": "spdl.pipeline", "dali": "nvidia.dali", "grain": "grain", "torchdata": "torchdata.nodes",
-    "webdataset": "webdataset", "datasets": "datasets", "litdata": "litdata", "mds": "streaming",
+_IMPORTS = {
+    "spdl": "spdl.pipeline", "dali": "nvidia.dali", "torchdata": "torchdata.nodes", "mds": "streaming",
     "energon": "megatron.energon",
 }  # fmt: skip
-"""What each loader beside torch's imports; its extra, and its module in `loaders/libraries/`, have its name."""
+_OF_LIBRARIES = iter_modules([str(Path(__file__).parents[1] / "loaders" / "libraries")])
+LIBRARIES = {each.name: _IMPORTS.get(each.name, each.name) for each in _OF_LIBRARIES}
+"""What each loader beside torch's imports: a module in `loaders/libraries/`, whose name is its extra's, too."""
 TensorType = Literal["float32", "uint8"]
 """What a worker sends: normalised floats, or bytes that the device normalises."""
 Precision = Literal["auto", "bf16", "fp16", "fp32", "tf32"]
