@@ -13,7 +13,6 @@ from typing import Any, Literal, get_type_hints
 from loaderprobe.errors import BadValue
 from loaderprobe.records import values
 from loaderprobe.records.files import content_hash
-from loaderprobe.records.remark import Coded
 from loaderprobe.units import join_words
 
 CacheState = Literal["cold", "warm", "as-found"]
@@ -366,35 +365,3 @@ def _with_most_workers(configs: Sequence[RunConfig]) -> list[RunConfig]:
         same = alike_but_for(config, "workers", "prefetch_factor")
         most[same] = max(config.loader.workers, most.get(same, 0))
     return [each for each in configs if each.loader.workers == most[alike_but_for(each, "workers", "prefetch_factor")]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SweepPlan:
-    """What the configurations that are still to be measured take."""
-
-    configurations: int
-    expected_s: float
-    least_s: float
-    """That one round of each takes."""
-    budget_s: float | None
-    thorough: bool
-    rounds: int
-    beside: tuple[Coded, ...] = ()
-    """The studies (`Study`) that are measured beside the verdicts."""
-    auto: Auto | None = None
-    """With it, how many configurations follow is not known."""
-    remote: bool = False
-    """True for objects behind a URL, which no cache here is filled with."""
-    further: int = 0
-    """Configurations measured before, of which more rounds may tell more."""
-    further_s: float = 0.0
-    """That the shortest further round of one of them takes."""
-    open_s: float = 0.0
-    """Without a budget, what open verdicts may take beyond `expected_s`."""
-
-    @property
-    def fitting(self) -> int:
-        """Configurations that the budget has time for."""
-        if self.budget_s is None or self.budget_s >= self.least_s:
-            return self.configurations
-        return int(self.configurations * self.budget_s / self.least_s)

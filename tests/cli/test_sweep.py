@@ -33,6 +33,7 @@ from loaderprobe.measure.sweep import sweep as sweep_by
 from loaderprobe.records.config import Auto, RunConfig, SweepSpec
 from loaderprobe.records.environment import Gpu
 from loaderprobe.records.files import FileSet
+from loaderprobe.records.remark import Coded
 from loaderprobe.store.run_directory import RunDirectory, lock_directory
 from loaderprobe.system import environment
 from loaderprobe.system.launcher import VISIBLE
@@ -319,7 +320,7 @@ def test_workers_are_added_until_the_fewest_that_are_enough_are_measured(tmp_pat
     assert list(best_of(run)) == [(knee.workers, 2)] and knee.how == "measured"
     assert knee.images_per_s and knee.images_per_s.value >= 0.98 * LATENCY.training(32)
     assert (knee.workers, more_of(run)) == (24, [])
-    assert plan(run).configurations == 0 and swept(run, Runner(LATENCY)) == []
+    assert plan(run) == (Coded(code="all_measured"),) and swept(run, Runner(LATENCY)) == []
     run = made_run(tmp_path / "run", LATENCY)
     with pytest.raises(KeyboardInterrupt):
         swept(run, Runner(LATENCY, stops_at=4))
@@ -336,7 +337,7 @@ def test_prefetch_factors_are_added_for_the_workers_that_are_enough(tmp_path: Pa
     assert asked[-2:] == [(32, 4), (32, 8)] and list(best_of(run)) == [(32, 4)]
     given = made_run(tmp_path / "given", truth, counts=(1, 2), workers=False, prefetch_factor=True)
     assert swept(given, Runner(truth)) == [(1, 2), (2, 2), (2, 4), (2, 8)]
-    assert plan(given).beside == ()
+    assert plan(given) == (Coded(code="all_measured"),)
 
 
 def test_a_budget_leaves_what_was_asked_for_last(tmp_path: Path) -> None:

@@ -306,9 +306,10 @@ def test_a_plan_says_what_is_measured_and_for_how_long(count: int, changes: dict
 def test_a_usual_time_is_expected(changes: dict[str, Any], seconds: float, thorough_s: float, least_s: float) -> None:
     """More rounds, a GPU, compiling and ranks take more; every ablation takes no less; one round also compiles."""
     config = example_config(**changes)
-    usual, thorough = (plan_sweep(SweepSpec(configs=(config,), thorough=each), [config]) for each in (False, True))
-    assert usual_seconds(config) == usual.expected_s == seconds
-    assert (thorough.expected_s, thorough.least_s) == (thorough_s, least_s)
+    plans = (plan_sweep(SweepSpec(configs=(config,), thorough=each), [config]) for each in (False, True))
+    usual, thorough = (plan[0].facts for plan in plans)
+    assert usual_seconds(config) == usual["expected_s"] == seconds
+    assert (thorough["expected_s"], thorough["least_s"]) == (thorough_s, least_s)
 
 
 def test_what_is_beside_the_rounds_is_joined_too() -> None:
