@@ -547,17 +547,6 @@ UNDER_WAY = 2
 waits for that. From: page_cache_async_ra in mm/readahead.c; seen on a FUSE disk."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OneAFile:
-    """Images that lie one a file."""
-
-    image_bytes: float
-    read_ahead_bytes: int
-    """What a request of a file that is read in sequence brings at most."""
-    generated: bool
-    """True where a sweep writes them in the layouts that it is asked for."""
-
-
 LoaderRate = Callable[[ServiceTimes, float], float]
 """From an altered service and the rate of its model to the rate of the loader."""
 
@@ -650,7 +639,7 @@ def disk(fit: Fit, factor: float) -> Forecast:
     )
 
 
-def shards(fit: Fit, images: OneAFile, storage: StorageCeiling) -> Forecast:
+def shards(fit: Fit, around: Surroundings) -> Forecast:
     """With the same images in tar shards that workers read in sequence.
 
     A file takes a request for each part of it that is read ahead. So does a shard, but its parts hold whole images, and
@@ -660,23 +649,23 @@ def shards(fit: Fit, images: OneAFile, storage: StorageCeiling) -> Forecast:
     """
     if fit.anchor.unproved:
         return refused("layout", "tar", fit.anchor.unproved)
-    ahead, by_requests = images.read_ahead_bytes, storage.by_requests
-    if by_requests is None and storage.device_kind in ("token_bucket", "single_server"):
+    image_bytes, ahead, by_requests = around.image_bytes, around.read_ahead_bytes, around.storage.by_requests
+    if by_requests is None and around.storage.device_kind in ("token_bucket", "single_server"):
         return refused("layout", "tar", Remark(code="requests_or_bytes"))
     at_once = max(ahead, TAR_READ_BYTES)
     under_way = 1 if by_requests else UNDER_WAY
     waits = math.ceil((at_once / ahead - 1) / under_way)
     waited = at_once / waits if waits else math.inf
     brings = (ahead, math.sqrt(ahead * at_once) if by_requests else waited, math.inf)
-    larger = 1 + TAR_BYTES / images.image_bytes
-    now = math.ceil(images.image_bytes / ahead / under_way)
+    larger = 1 + TAR_BYTES / image_bytes
+    now = math.ceil(image_bytes / ahead / under_way)
     # No layout makes the loader faster than memory does, where that was measured.
     most = max(fit.anchor.measured.get("storage", math.inf), fit.anchor.loader)
 
     def made(brought: float) -> Forecast:
         # Where nothing is waited for, opening fewer files also saves the CPU time of it, how much is not known.
         faster = 1.0 if brought < math.inf else 1 + thresholds.LAYOUT_SAVES
-        requests = min(1.0, larger * images.image_bytes / brought / now)
+        requests = min(1.0, larger * image_bytes / brought / now)
         return _forecast(
             fit, "layout", "tar", loader=lambda _, rate: min(rate, faster * most),
             alter=lambda service: service.in_shards(requests, larger, by_requests=bool(by_requests)),
@@ -1044,8 +1033,12 @@ class Surroundings:
     size_bytes: float | None = None
     """Of the whole data set; None where that is not known."""
     memory_bytes: float = 0.0
-    images: OneAFile | None = None
-    """None where large files hold them, or where what is read ahead is not known."""
+    image_bytes: float = 0.0
+    """Of images that lie one a file; 0 where large files hold them, or where they hold nothing."""
+    read_ahead_bytes: int = 0
+    """What a request of a file that is read in sequence brings at most; 0 where that is not known."""
+    generated: bool = False
+    """True where a sweep writes the images in the layouts that it is asked for."""
     accelerators: Mapping[str, float] = field(default_factory=dict)
     """Images/s by name."""
 
@@ -1171,9 +1164,9 @@ def _storage(fitted: Fit, around: Surroundings, loader: str, *, remote: bool) ->
     if not fitted.anchor.from_storage:
         return []
     made = [*_in_memory(fitted, around), _faster_storage(fitted)]
-    if around.images:
-        large, action = shards(fitted, around.images, around.storage), Action(code="shards", facts={})
-        command = "--layout tar" if around.images.generated else "--layout files,tar --convert-to DIR"
+    if around.image_bytes and around.read_ahead_bytes:
+        large, action = shards(fitted, around), Action(code="shards", facts={})
+        command = "--layout tar" if around.generated else "--layout files,tar --convert-to DIR"
         made.append(AdviceOption(forecast=large, action=action, command=command if loader in ANY_LAYOUT else ""))
     return made
 

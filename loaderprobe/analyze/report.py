@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from math import ceil
 
 from loaderprobe.analyze.answer import answered, layout_notes, with_warm_notes
-from loaderprobe.analyze.forecast import OneAFile, Recommendation, Surroundings, recommend, recommend_groups
+from loaderprobe.analyze.forecast import Recommendation, Surroundings, recommend, recommend_groups
 from loaderprobe.analyze.gpu import checked_against_rates
 from loaderprobe.analyze.plan.workload import (
     cold_and_fastest,
@@ -358,13 +358,10 @@ def run_info(
 
 def _around(files: FileSet, environment: Environment, ceiling: StorageCeiling | None) -> Surroundings:
     mean, below = files.mean_size_bytes, environment.below(files.root)
-    ahead = below.read_ahead_bytes if below else None
-    one = None
-    if mean and ahead and files.layout == "files":
-        one = OneAFile(image_bytes=mean, read_ahead_bytes=ahead, generated=files.generated)
     return Surroundings(
         storage=ceiling or NO_CEILING, root=files.root, size_bytes=mean * files.images_found,
-        memory_bytes=environment.memory_bytes, images=one,
+        memory_bytes=environment.memory_bytes, image_bytes=mean if files.layout == "files" else 0.0,
+        read_ahead_bytes=(below.read_ahead_bytes if below else None) or 0, generated=files.generated,
     )  # fmt: skip
 
 

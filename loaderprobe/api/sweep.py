@@ -22,7 +22,7 @@ from loaderprobe.datasets.folder import check_folder, generated_set
 from loaderprobe.datasets.generate.generate import set_asked_for
 from loaderprobe.datasets.layouts import FILES, check_layout
 from loaderprobe.errors import BadValue, LostRank, MissingPart, NoSpace
-from loaderprobe.measure.ceilings import Ceilings
+from loaderprobe.measure.ceilings import name_kinds
 from loaderprobe.measure.image_data import converted, image_sets, with_copies
 from loaderprobe.measure.ranks.launch import Coordinator, check_one_node, on_this_machine
 from loaderprobe.measure.runner import ForkServer, Processes
@@ -302,7 +302,7 @@ def measure(
     with run.lock(), nullcontext(coordinator) if coordinator else _processes(configs) as processes:
         orders = Orders(run=run, processes=processes, clock=SystemClock(), on_stage=on_stage)
         run_sweep(orders, partial(more_of, run), further)
-        Ceilings(run=run).name_kinds(orders.left_s)
+        name_kinds(run, orders.left_s)
         study_all(orders)
     on_stage("measured", 1, 1)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from loaderprobe.analyze.verdict.judge import Judged
 from loaderprobe.analyze.verdict.rounds import further_round
 from loaderprobe.errors import DamagedRun
-from loaderprobe.measure.ceilings import KIND_LONGEST_S, Ceilings
+from loaderprobe.measure.ceilings import KIND_LONGEST_S, measure_ceiling
 from loaderprobe.measure.pace import Durations
 from loaderprobe.measure.runner import RAISE_BUDGET, RAISE_TIME_LIMIT, Order, Processes, Result
 from loaderprobe.policy import Ask, Ended, follow
@@ -273,7 +273,7 @@ def sweep(
     configurations follow; those of `further` get more rounds. On KeyboardInterrupt all results are kept.
     """
     run, clock = orders.run, orders.clock
-    spec, ceilings = run.record.spec, Ceilings(run=run)
+    spec = run.record.spec
 
     def added() -> Sequence[RunConfig]:
         """They are kept as asked for before they are measured."""
@@ -303,7 +303,7 @@ def sweep(
         found = orders.measured(ask, order, label)
         if isinstance(found, Measurement):
             run.save(found)
-            ceilings.after(order, found)
+            measure_ceiling(run, order, found)
             # Where time is not divided, all was measured at once; no more is asked of what brought nothing.
             gained = len(found.segments) > (len(earlier.segments) if earlier else 0)
             return _seen(run, found) if gained and policy.whole_s is not None else SweepResult()

@@ -26,7 +26,6 @@ from loaderprobe.api.sweep import more_of, plan
 from loaderprobe.api.sweep_spec import check_layouts, compute_names, images_needed, possible, spec_of
 from loaderprobe.cli import border
 from loaderprobe.errors import BadValue, LostRank, NoSpace
-from loaderprobe.measure.ceilings import Ceilings
 from loaderprobe.measure.runner import Order
 from loaderprobe.measure.sweep import Orders, SweepResult, pending
 from loaderprobe.measure.sweep import sweep as sweep_by
@@ -288,7 +287,7 @@ class Runner:
 def swept(run: RunDirectory, runner: Runner) -> list[tuple[int, int]]:
     """(workers, prefetch factor) of all that is measured, in its order; one order each, of files that are not there."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Ceilings, "after", lambda *_: None)
+        patch.setattr("loaderprobe.measure.sweep.measure_ceiling", lambda *_: None)
         patch.setattr("loaderprobe.measure.sweep.further_round", lambda found, *, thorough: ())
         orders = Orders(run=run, processes=runner, clock=runner.clock, on_stage=lambda *_: None)
         sweep_by(orders, partial(more_of, run))
