@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from math import ceil
 
+from loaderprobe.analyze.advice import Recommendation, recommend, recommend_groups
 from loaderprobe.analyze.answer import answered, layout_notes, with_warm_notes
-from loaderprobe.analyze.forecast import Recommendation, Surroundings, recommend, recommend_groups
+from loaderprobe.analyze.forecast import Surroundings
 from loaderprobe.analyze.gpu import checked_against_rates
 from loaderprobe.analyze.plan.workload import (
     cold_and_fastest,

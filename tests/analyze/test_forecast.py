@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from loaderprobe.analyze.advice import Recommendation, recommend, recommend_groups
 from loaderprobe.analyze.forecast import (
     TAR_BYTES,
     TAR_READ_BYTES,
     Fit,
-    Recommendation,
     Surroundings,
     accelerator,
     alternative,
@@ -25,8 +25,6 @@ from loaderprobe.analyze.forecast import (
     fit,
     page_cache_hits,
     pinned,
-    recommend,
-    recommend_groups,
     shards,
     unchanged,
     worker_forecasts,
