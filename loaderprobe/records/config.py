@@ -31,6 +31,12 @@ _IMPORTS = {
 _OF_LIBRARIES = iter_modules([str(Path(__file__).parents[1] / "loaders" / "libraries")])
 LIBRARIES = {each.name: _IMPORTS.get(each.name, each.name) for each in _OF_LIBRARIES}
 """What each loader beside torch's imports: a module in `loaders/libraries/`, whose name is its extra's, too."""
+NO_SERIAL = ("spdl", "dali")
+"""Loaders that cannot work in the training thread."""
+ANY_LAYOUT = ("torch", "grain")
+"""Loaders that read large files, too: batches are made by processes, as threads would share what is open."""
+ONE_LAYOUT = {"webdataset": "tar", "datasets": "parquet", "litdata": "litdata", "mds": "mds", "energon": "tar"}
+"""Loaders of one layout of large files. Those in neither read files of one image."""
 TensorType = Literal["float32", "uint8"]
 """What a worker sends: normalised floats, or bytes that the device normalises."""
 Precision = Literal["auto", "bf16", "fp16", "fp32", "tf32"]
@@ -58,8 +64,6 @@ def _check_most(spec: object) -> None:
 
 ITERABLE = "iterable"
 """The name of a loader that is no DataLoader: it has no number of workers that could be set."""
-ANY_LAYOUT = ("torch", "grain")
-"""Loaders that read large files, too: batches are made by processes, as threads would share what is open."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,8 @@
 """Loaders of other libraries in a sweep, a file each: the same images, work and batches as torch's.
 
-A new one is a file here. Where it reads one layout, or has no serial loader, `plugins.py` says so; where its library is
-imported by another name, `records/config.py`. `tests/test_plugins.py` holds its extra, the guide and its benchmark
-together. Loaders that users bring to `diagnose` do not belong here.
+A new one is a file here. Where it reads one layout, has no serial loader, or imports its library by another name,
+`records/config.py` says so. `tests/test_plugins.py` holds its extra, the guide and its benchmark together.
+Loaders that users bring to `diagnose` do not belong here.
 """
 
 from __future__ import annotations
