@@ -36,10 +36,6 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         **{name: f"torchvision.models:{name}" for name in ("resnet18", "resnet50", "resnet152", "vgg16")},
     },
 }
-NO_SERIAL = ("spdl", "dali")
-"""Loaders that cannot work in the training thread."""
-ONE_LAYOUT = {"webdataset": "tar", "datasets": "parquet", "litdata": "litdata", "mds": "mds", "energon": "tar"}
-"""Loaders of one layout of large files; those of `ANY_LAYOUT` read all. All others read files of one image."""
 WITHOUT_TORCH = ("emulated", "emulated-sync")
 """Computes that are imported in no time."""
 # A model is made by any function, all others are classes.

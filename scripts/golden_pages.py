@@ -18,11 +18,10 @@ from loaderprobe.api.batch_size import search
 from loaderprobe.records.bandwidth import BandwidthReport
 from loaderprobe.records.batch_size import BatchSizeReport, BatchSizeStop, StopCode, StrategyName
 from loaderprobe.records.compare import Compared, ComparedSide, ComparisonReport, Gate, Subject
-from loaderprobe.records.config import SweepPlan
 from loaderprobe.records.environment import Origin
 from loaderprobe.records.measurement import Measurement, Missing, RunFailure
 from loaderprobe.records.phases import DeviceKind
-from loaderprobe.records.remark import Coded, Remark, reported
+from loaderprobe.records.remark import Coded, Facts, Remark, reported
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.studies import BufferEffect, EpochFigures, Epochs, ShortRun, over_steady
 from loaderprobe.records.verdict import Interval, SideAndCause, Speedup
@@ -340,10 +339,11 @@ def _sweep_plans() -> Pages:
         Coded(code="epochs", facts={"configurations": 1, "each_s": 40.0, "epochs": 2, "images": 6000,
                                     "set_bytes": 690_000_000, "images_per_s": 300.0}),
     )  # fmt: skip
-    for count in (3, 0):
-        plan = SweepPlan(configurations=count, expected_s=60.0, least_s=24.0, budget_s=None, thorough=False, rounds=3,
-                         beside=studies)  # fmt: skip
-        yield f"a plan of {count}, and of studies", "\n".join(sweep_plan_words(plan))
+    facts: Facts = {"configurations": 3, "rounds": 3, "expected_s": 60.0, "open_s": 0.0}
+    facts |= {"ablated": "where_open", "experiments": "of_files"}
+    some = [Coded(code=code, facts=facts) for code in ("configurations", "time")]
+    for count, parts in ((3, some), (0, [Coded(code="verdicts_measured")])):
+        yield f"a plan of {count}, and of studies", "\n".join(sweep_plan_words([*parts, *studies]))
 
 
 def _listed(*parts: Pages) -> str:

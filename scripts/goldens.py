@@ -28,7 +28,8 @@ from unittest.mock import patch
 import msgspec
 from typer.testing import CliRunner
 
-from loaderprobe.analyze.forecast import Surroundings, recommend
+from loaderprobe.analyze.advice import recommend
+from loaderprobe.analyze.forecast import Surroundings
 from loaderprobe.analyze.verdict.judge import Judged, verdict
 from loaderprobe.cli.commands import app
 from loaderprobe.measure import pace

@@ -10,8 +10,8 @@ from math import ceil
 from pathlib import PurePath
 from typing import Literal
 
+from loaderprobe.analyze.advice import FORECAST_OF
 from loaderprobe.analyze.effects import fewest, of_intervals, ranked
-from loaderprobe.analyze.forecast import FORECAST_OF
 from loaderprobe.records import by_key
 from loaderprobe.records.config import OPTIONS, alike_but_for
 from loaderprobe.records.files import Staged

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import get_args
 
+from loaderprobe.analyze.advice import recommend_groups
 from loaderprobe.analyze.answer import answered
-from loaderprobe.analyze.forecast import Surroundings, recommend_groups
+from loaderprobe.analyze.forecast import Surroundings
 from loaderprobe.analyze.report import detail_of, row_of, run_info
 from loaderprobe.analyze.verdict.judge import NOT_COLD, Judged
 from loaderprobe.analyze.verdict.ranks import own_shares

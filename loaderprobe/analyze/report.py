@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from math import ceil
 
+from loaderprobe.analyze.advice import Recommendation, recommend, recommend_groups
 from loaderprobe.analyze.answer import answered, layout_notes, with_warm_notes
-from loaderprobe.analyze.forecast import OneAFile, Recommendation, Surroundings, recommend, recommend_groups
+from loaderprobe.analyze.forecast import Surroundings
 from loaderprobe.analyze.gpu import checked_against_rates
 from loaderprobe.analyze.plan.workload import (
     cold_and_fastest,
@@ -181,10 +182,7 @@ _REFERENCE_SOURCE = "MLPerf Storage v1.0, ResNet-50 on H100"
 
 
 def outlooks(
-    rows: Sequence[ConfigurationRow],
-    measurements: Mapping[str, Measurement],
-    files: Iterable[FileSet],
-    ceilings: Mapping[str, StorageCeiling],
+    rows: Sequence[ConfigurationRow], files: Iterable[FileSet], ceilings: Mapping[str, StorageCeiling]
 ) -> tuple[Outlook, ...]:
     """What `COUNTS` accelerators ask of storage and cores, for each data set and accelerator: the figures of a plan.
 
@@ -204,7 +202,7 @@ def outlooks(
         fewest = min(row.config.ranks for row in some)
         row = cold_and_fastest([row for row in some if row.config.ranks == fewest])
         if file_set := by_fingerprint.get(data):
-            made = _outlook(row, measurements[row.key], file_set, ceilings.get(data), other)
+            made = _outlook(row, file_set, ceilings.get(data), other)
             found += [made] if made else []
     sizes, planned = {each.label: each.mean_size_bytes for each in by_fingerprint.values()}, ""
     if found and len(sizes) > 1:
@@ -213,10 +211,10 @@ def outlooks(
 
 
 def _outlook(
-    row: ConfigurationRow, measurement: Measurement, files: FileSet, ceiling: StorageCeiling | None,
-    other: tuple[str, Quantity] | None,
-) -> Outlook | None:  # fmt: skip
-    assert row.verdict is not None
+    row: ConfigurationRow, files: FileSet, ceiling: StorageCeiling | None, other: tuple[str, Quantity] | None
+) -> Outlook | None:
+    measurement = row.measurement
+    assert row.verdict and measurement
     try:
         workload = workload_of(measurement, row.verdict, files, ceiling, other)
     except BadValue:
@@ -306,7 +304,6 @@ def build_report(
         else _unmeasured_row(config, each)
         for config, each in found
     ]
-    measurements = {key: each.measurement for key, each in judged.items()}
     outcomes = [each.measurement if isinstance(each, Judged) else each for _, each in found]
     report = answered(
         Report(
@@ -314,7 +311,7 @@ def build_report(
             environment=environment,
             configurations=tuple(rows),
             knees=knees,
-            needs=outlooks(rows, measurements, files, ceilings),
+            needs=outlooks(rows, files, ceilings),
         )
     )
     run = replace(report.run, notes=(*report.run.notes, *layout_notes(report)))
@@ -362,13 +359,10 @@ def run_info(
 
 def _around(files: FileSet, environment: Environment, ceiling: StorageCeiling | None) -> Surroundings:
     mean, below = files.mean_size_bytes, environment.below(files.root)
-    ahead = below.read_ahead_bytes if below else None
-    one = None
-    if mean and ahead and files.layout == "files":
-        one = OneAFile(image_bytes=mean, read_ahead_bytes=ahead, generated=files.generated)
     return Surroundings(
         storage=ceiling or NO_CEILING, root=files.root, size_bytes=mean * files.images_found,
-        memory_bytes=environment.memory_bytes, images=one,
+        memory_bytes=environment.memory_bytes, image_bytes=mean if files.layout == "files" else 0.0,
+        read_ahead_bytes=(below.read_ahead_bytes if below else None) or 0, generated=files.generated,
     )  # fmt: skip
 
 
@@ -383,6 +377,7 @@ def row_of(judged: Judged, advised: Recommendation) -> ConfigurationRow:
         emulated=measurement.compute.specified_images_per_s is not None,
         forecasts=advised.forecasts,
         gpu_window=checked_against_rates(judged.window[0], verdict.accelerator_utilization),
+        measurement=measurement,
     )
 
 

@@ -17,7 +17,6 @@ from loaderprobe.errors import BadValue, NotComparable
 from loaderprobe.records.bandwidth import BandwidthReport
 from loaderprobe.records.compare import ComparedSide, ComparisonReport, Difference, GateName, ResultKind
 from loaderprobe.records.environment import Origin
-from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.thresholds import MATTERS
 from loaderprobe.render.compare import compare_columns, compare_document
 from loaderprobe.render.json import result_json
@@ -86,10 +85,9 @@ def _of_run(run: Run) -> Source:
     record = run.directory.record
     found = []
     for row in run.report().configurations:
-        measurement = run.directory.result(row.key)
-        if row.verdict is not None and isinstance(measurement, Measurement):
+        if row.verdict and row.measurement:
             files = run.directory.files(row.config.data)
-            found.append(comparison.MeasuredRow(row=row, measurement=measurement, files=files))
+            found.append(comparison.MeasuredRow(row=row, measurement=row.measurement, files=files))
     if not found:
         raise BadValue(f"{run.path} holds no measured configuration", hint=f"loaderprobe sweep --resume {run.path}")
     origin = Origin(

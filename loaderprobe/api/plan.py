@@ -31,7 +31,6 @@ from loaderprobe.errors import BadValue
 from loaderprobe.records import values
 from loaderprobe.records.attached import WatchReport
 from loaderprobe.records.bandwidth import BandwidthReport
-from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.plan import CatalogueEntry, PlanReport, PlanSource
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.supply import Asked, PlanSupply, Quantity
@@ -111,13 +110,12 @@ def _of_sweep(run: Run, data: str | None, kind: str | None, other: Accelerator |
     label, others = _choose_data(run, rows, data)
     rows = [row for row in rows if row.config.resolution == label]
     row = _choose_row(rows, kind, other)
-    measurement = run.directory.result(row.key)
-    assert isinstance(measurement, Measurement) and row.verdict is not None
+    assert row.verdict and row.measurement
     files, fingerprint = run.directory.files(row.config.data), row.config.data
     ceiling = beside_results(run.directory, [fingerprint])[1].get(fingerprint)
     own = row.config.compute.name.removeprefix("emulated:")
     planned = None if other is None or (row.emulated and own == other[0]) else other
-    workload = workload_of(measurement, row.verdict, files, ceiling, planned)
+    workload = workload_of(row.measurement, row.verdict, files, ceiling, planned)
     if any(each.generated and each.root == files.root for each in run.report().run.data):
         workload = replace(workload, images=known(IMAGENET_IMAGES, "images", "assumed", GENERATED))
     source = PlanSource(

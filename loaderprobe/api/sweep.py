@@ -22,7 +22,7 @@ from loaderprobe.datasets.folder import check_folder, generated_set
 from loaderprobe.datasets.generate.generate import set_asked_for
 from loaderprobe.datasets.layouts import FILES, check_layout
 from loaderprobe.errors import BadValue, LostRank, MissingPart, NoSpace
-from loaderprobe.measure.ceilings import Ceilings
+from loaderprobe.measure.ceilings import name_kinds
 from loaderprobe.measure.image_data import converted, image_sets, with_copies
 from loaderprobe.measure.ranks.launch import Coordinator, check_one_node, on_this_machine
 from loaderprobe.measure.runner import ForkServer, Processes
@@ -37,12 +37,12 @@ from loaderprobe.records.config import (
     Pipeline,
     Precision,
     RunConfig,
-    SweepPlan,
     SweepSpec,
     TensorType,
     check_seconds,
 )
 from loaderprobe.records.options import RESOLUTIONS
+from loaderprobe.records.remark import Coded
 from loaderprobe.store.results import REPORT, write_result
 from loaderprobe.store.run_directory import RunDirectory, RunRecord
 from loaderprobe.system.environment import describe_environment
@@ -65,7 +65,7 @@ class Listener:
     def checked(self, spec: SweepSpec, made_bytes: float) -> None:
         """What is asked for can be measured; so many bytes of data, about, are going to be generated."""
 
-    def planned(self, plan: SweepPlan, foreign: Sequence[str]) -> None:
+    def planned(self, plan: Sequence[Coded], foreign: Sequence[str]) -> None:
         """Measuring begins. `foreign` are modules outside loaderprobe that a stored run, not the caller, names."""
 
     def judged(self, run: Run) -> None:
@@ -277,7 +277,7 @@ def _shown_and_kept(directory: RunDirectory, heard: Listener) -> Run:
     return run
 
 
-def plan(run: RunDirectory, further: Mapping[RunConfig, SweepResult] = {}) -> SweepPlan:
+def plan(run: RunDirectory, further: Mapping[RunConfig, SweepResult] = {}) -> tuple[Coded, ...]:
     """What a sweep of the run would measure now, and how long that takes."""
     return plan_sweep(run.record.spec, pending(run) or more_of(run), plan_studies(run), further)
 
@@ -302,7 +302,7 @@ def measure(
     with run.lock(), nullcontext(coordinator) if coordinator else _processes(configs) as processes:
         orders = Orders(run=run, processes=processes, clock=SystemClock(), on_stage=on_stage)
         run_sweep(orders, partial(more_of, run), further)
-        Ceilings(run=run).name_kinds(orders.left_s)
+        name_kinds(run, orders.left_s)
         study_all(orders)
     on_stage("measured", 1, 1)
 

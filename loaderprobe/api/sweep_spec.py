@@ -18,8 +18,16 @@ from loaderprobe.errors import BadValue
 from loaderprobe.measure.assembly import check_names, check_parts
 from loaderprobe.measure.ranks.launch import check_crowd, check_gpus, this_node
 from loaderprobe.measure.studies import batches_read
-from loaderprobe.plugins import NO_SERIAL, ONE_LAYOUT
-from loaderprobe.records.config import ANY_LAYOUT, Auto, ComputeSpec, LoaderSpec, RunConfig, SweepSpec
+from loaderprobe.records.config import (
+    ANY_LAYOUT,
+    NO_SERIAL,
+    ONE_LAYOUT,
+    Auto,
+    ComputeSpec,
+    LoaderSpec,
+    RunConfig,
+    SweepSpec,
+)
 from loaderprobe.records.files import FileSet, is_url
 from loaderprobe.records.options import SWEEP, check, of_python
 from loaderprobe.records.rank_processes import Node

@@ -16,7 +16,8 @@ from loaderprobe.units import format_bytes, parse_list
 
 if TYPE_CHECKING:
     from loaderprobe.measure.ranks.launch import Coordinator
-    from loaderprobe.records.config import SweepPlan, SweepSpec
+    from loaderprobe.records.config import SweepSpec
+    from loaderprobe.records.remark import Coded
 
 BESIDE_RESUME = frozenset({"resume", "budget_s", "join", "json", "quiet"})
 """Options that have an effect on a resumed run; all others were fixed when it began."""
@@ -84,7 +85,7 @@ class Told(Listener):
             say(f"Data: about {format_bytes(made_bytes)} of images will be generated under {folder} and kept.")
         self.progress = self.bars.enter_context(self._call.counting())
 
-    def planned(self, plan: SweepPlan, foreign: Sequence[str]) -> None:
+    def planned(self, plan: Sequence[Coded], foreign: Sequence[str]) -> None:
         """Say what is measured, and what is imported for it; --quiet, too, for the user did not type that."""
         from loaderprobe.render.words import sweep_plan_words
 

@@ -6,7 +6,7 @@ import math
 import random
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -46,51 +46,50 @@ SIZE_READERS, LARGER = 4, 1.3
 KIND_LONGEST_S = 25.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ceilings:
-    """Measures the storage under a run's data where it may matter: for the rest it would explain nothing."""
+def measure_ceiling(run: RunDirectory, order: Order, measured: Measurement) -> None:
+    """Measure what the storage delivers to as many readers as `order` has workers, right after it has run.
 
-    run: RunDirectory
+    Only where it may matter: for the rest it would explain nothing.
+    """
+    if not (order.config.cache == "cold" or order.files.remote) or order.config.nodes > 1:
+        return  # what one node gets is no ceiling of several
+    most = max(config.readers for config in run.record.spec.configs if config.nodes == 1)
+    if not (order.thorough or order.config.readers == most or Judged(measurement=measured).storage_matters()):
+        return
+    known = _known(run, order.config.data)
+    longest_s = CEILING_LONGEST_S if order.budget_s is None else order.budget_s * CEILING_SHARE
+    found = raise_ceiling(
+        known,
+        order.files,
+        order.config.readers,
+        seconds=CEILING_S,
+        longest_s=min(CEILING_LONGEST_S, max(CEILING_S, longest_s)),
+        cache=LinuxPageCache(),
+    )
+    if found != known:
+        run.save_ceiling(found)
 
-    def after(self, order: Order, measured: Measurement) -> None:
-        """Measure what the storage delivers to as many readers as `order` has workers, right after it has run."""
-        if not (order.config.cache == "cold" or order.files.remote) or order.config.nodes > 1:
-            return  # what one node gets is no ceiling of several
-        most = max(config.readers for config in self.run.record.spec.configs if config.nodes == 1)
-        if not (order.thorough or order.config.readers == most or Judged(measurement=measured).storage_matters()):
-            return
-        known = self._known(order.config.data)
-        longest_s = CEILING_LONGEST_S if order.budget_s is None else order.budget_s * CEILING_SHARE
-        found = raise_ceiling(
-            known,
-            order.files,
-            order.config.readers,
-            seconds=CEILING_S,
-            longest_s=min(CEILING_LONGEST_S, max(CEILING_S, longest_s)),
-            cache=LinuxPageCache(),
-        )
-        if found != known:
-            self.run.save_ceiling(found)
 
-    def name_kinds(self, left_s: float | None) -> None:
-        """Find out the kind of storage under each data set that storage holds back, as far as time is left."""
-        for config in self.run.record.spec.configs:
-            known, measured = self._known(config.data), self.run.result(config.key)
-            if known is None or known.kind is not None or not isinstance(measured, Measurement):
-                continue
-            if not (config.cache == "cold" or measured.is_remote) or not Judged(measurement=measured).storage_matters():
-                continue
-            if left_s is None or left_s > KIND_LONGEST_S:
-                left_s = None if left_s is None else left_s - KIND_LONGEST_S
-                with suppress(DamagedRun):  # without its files there is no kind; the report says so
-                    self.run.save_ceiling(_with_kind(known, self.run.files(config.data)))
+def name_kinds(run: RunDirectory, left_s: float | None) -> None:
+    """Find out the kind of storage under each data set that storage holds back, as far as time is left."""
+    for config in run.record.spec.configs:
+        known, measured = _known(run, config.data), run.result(config.key)
+        if known is None or known.kind is not None or not isinstance(measured, Measurement):
+            continue
+        if not (config.cache == "cold" or measured.is_remote) or not Judged(measurement=measured).storage_matters():
+            continue
+        if left_s is None or left_s > KIND_LONGEST_S:
+            left_s = None if left_s is None else left_s - KIND_LONGEST_S
+            with suppress(DamagedRun):  # without its files there is no kind; the report says so
+                run.save_ceiling(_with_kind(known, run.files(config.data)))
 
-    def _known(self, data: str) -> StorageCeiling | None:
-        """A ceiling that cannot be read is measured again."""
-        try:
-            return self.run.ceiling(data)
-        except DamagedRun:
-            return None
+
+def _known(run: RunDirectory, data: str) -> StorageCeiling | None:
+    """A ceiling that cannot be read is measured again."""
+    try:
+        return run.ceiling(data)
+    except DamagedRun:
+        return None
 
 
 def ceiling_of(measured: Measurement, files: LoaderFiles, cache: PageCache) -> StorageCeiling | None:

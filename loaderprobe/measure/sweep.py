@@ -9,14 +9,14 @@ from dataclasses import dataclass, field, replace
 from loaderprobe.analyze.verdict.judge import Judged
 from loaderprobe.analyze.verdict.rounds import further_round
 from loaderprobe.errors import DamagedRun
-from loaderprobe.measure.ceilings import KIND_LONGEST_S, Ceilings
+from loaderprobe.measure.ceilings import KIND_LONGEST_S, measure_ceiling
 from loaderprobe.measure.pace import Durations
 from loaderprobe.measure.runner import RAISE_BUDGET, RAISE_TIME_LIMIT, Order, Processes, Result
 from loaderprobe.policy import Ask, Ended, follow
 from loaderprobe.protocols import Clock, OnStage
-from loaderprobe.records.config import RunConfig, SweepPlan, SweepSpec, alike_but_for
+from loaderprobe.records.config import RunConfig, SweepSpec, alike_but_for
 from loaderprobe.records.measurement import Measurement, RunFailure
-from loaderprobe.records.remark import Coded
+from loaderprobe.records.remark import Coded, Facts
 from loaderprobe.store.run_directory import RunDirectory
 from loaderprobe.system.host import utc_timestamp
 
@@ -39,23 +39,33 @@ ABLATION_SEGMENTS = 3
 def plan_sweep(
     spec: SweepSpec, todo: Sequence[RunConfig], beside: tuple[Coded, ...] = (),
     further: Mapping[RunConfig, SweepResult] = {},
-) -> SweepPlan:  # fmt: skip
-    """The plan for what is still to be measured of a sweep, for further rounds, and beside it."""
+) -> tuple[Coded, ...]:  # fmt: skip
+    """What is still to be measured of a sweep, in further rounds and `beside` the verdicts, and how long it takes."""
+    auto, budget_s, made = spec.auto, spec.budget_s, list[Coded]()
     further_s = [found.needed_s for found in further.values() if found.needed_s is not None]
-    return SweepPlan(
-        configurations=len(todo),
-        expected_s=sum(expected_seconds(spec, config) for config in todo),
-        least_s=sum(START_SECONDS + SCREENING_SEGMENTS * SEGMENT_SECONDS + _compiling(config) for config in todo),
-        budget_s=spec.budget_s,
-        thorough=spec.thorough,
-        auto=spec.auto,
-        rounds=max((config.rounds for config in todo), default=0),
-        beside=beside,
-        remote=any(config.cache == "as-found" for config in todo),
-        further=len(further_s),
-        further_s=min(further_s, default=0.0),
-        open_s=OPEN_SECONDS,
-    )
+    if todo:
+        least_s = sum(START_SECONDS + SCREENING_SEGMENTS * SEGMENT_SECONDS + _compiling(config) for config in todo)
+        facts: Facts = {
+            "configurations": len(todo), "rounds": max(config.rounds for config in todo), "least_s": least_s,
+            "expected_s": sum(expected_seconds(spec, config) for config in todo), "open_s": OPEN_SECONDS,
+            "ablated": "everywhere" if spec.thorough else "where_open",
+            "experiments": "of_objects" if any(config.cache == "as-found" for config in todo) else "of_files",
+        }  # fmt: skip
+        time = "time_auto" if auto else "time_thorough" if spec.thorough else "time"
+        if budget_s is not None:
+            facts |= {"budget_s": budget_s} | ({} if auto else {"each_s": budget_s / len(todo)})
+            left = len(todo) - int(len(todo) * budget_s / least_s)
+            facts |= {"left": left} if left > 0 else {}
+            time = "budget" if auto or budget_s >= least_s else "budget_short"
+        made += [Coded(code="configurations", facts=facts), Coded(code=time, facts=facts)]
+        if auto:
+            more: Facts = {"most_workers": auto.most_workers} if auto.workers else {}
+            made.append(Coded(code="more", facts=more | ({"factors": "factors"} if auto.prefetch_factor else {})))
+    elif not further_s:
+        made.append(Coded(code="verdicts_measured" if beside else "all_measured"))
+    if further_s:
+        made.append(Coded(code="further", facts={"further": len(further_s), "further_s": min(further_s)}))
+    return (*made, *beside)
 
 
 def usual_seconds(config: RunConfig) -> float:
@@ -263,7 +273,7 @@ def sweep(
     configurations follow; those of `further` get more rounds. On KeyboardInterrupt all results are kept.
     """
     run, clock = orders.run, orders.clock
-    spec, ceilings = run.record.spec, Ceilings(run=run)
+    spec = run.record.spec
 
     def added() -> Sequence[RunConfig]:
         """They are kept as asked for before they are measured."""
@@ -293,7 +303,7 @@ def sweep(
         found = orders.measured(ask, order, label)
         if isinstance(found, Measurement):
             run.save(found)
-            ceilings.after(order, found)
+            measure_ceiling(run, order, found)
             # Where time is not divided, all was measured at once; no more is asked of what brought nothing.
             gained = len(found.segments) > (len(earlier.segments) if earlier else 0)
             return _seen(run, found) if gained and policy.whole_s is not None else SweepResult()

@@ -6,12 +6,13 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from functools import lru_cache, reduce
+from pathlib import Path
+from pkgutil import iter_modules
 from typing import Any, Literal, get_type_hints
 
 from loaderprobe.errors import BadValue
 from loaderprobe.records import values
 from loaderprobe.records.files import content_hash
-from loaderprobe.records.remark import Coded
 from loaderprobe.units import join_words
 
 CacheState = Literal["cold", "warm", "as-found"]
@@ -23,12 +24,19 @@ DECODER_LIBRARIES = {
     "torchcodec": ("torchcodec", "torchcodec"),
 }  # fmt: skip
 """(module, package) of each decoder that torchvision does not bring."""
-LIBRARIES = {
-    "spdl": "spdl.pipeline", "dali": "nvidia.dali", "grain": "grain", "torchdata": "torchdata.nodes",
-    "webdataset": "webdataset", "datasets": "datasets", "litdata": "litdata", "mds": "streaming",
+_IMPORTS = {
+    "spdl": "spdl.pipeline", "dali": "nvidia.dali", "torchdata": "torchdata.nodes", "mds": "streaming",
     "energon": "megatron.energon",
 }  # fmt: skip
-"""What each loader beside torch's imports; its extra, and its module in `loaders/libraries/`, have its name."""
+_OF_LIBRARIES = iter_modules([str(Path(__file__).parents[1] / "loaders" / "libraries")])
+LIBRARIES = {each.name: _IMPORTS.get(each.name, each.name) for each in _OF_LIBRARIES}
+"""What each loader beside torch's imports: a module in `loaders/libraries/`, whose name is its extra's, too."""
+NO_SERIAL = ("spdl", "dali")
+"""Loaders that cannot work in the training thread."""
+ANY_LAYOUT = ("torch", "grain")
+"""Loaders that read large files, too: batches are made by processes, as threads would share what is open."""
+ONE_LAYOUT = {"webdataset": "tar", "datasets": "parquet", "litdata": "litdata", "mds": "mds", "energon": "tar"}
+"""Loaders of one layout of large files. Those in neither read files of one image."""
 TensorType = Literal["float32", "uint8"]
 """What a worker sends: normalised floats, or bytes that the device normalises."""
 Precision = Literal["auto", "bf16", "fp16", "fp32", "tf32"]
@@ -56,8 +64,6 @@ def _check_most(spec: object) -> None:
 
 ITERABLE = "iterable"
 """The name of a loader that is no DataLoader: it has no number of workers that could be set."""
-ANY_LAYOUT = ("torch", "grain")
-"""Loaders that read large files, too: batches are made by processes, as threads would share what is open."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -363,35 +369,3 @@ def _with_most_workers(configs: Sequence[RunConfig]) -> list[RunConfig]:
         same = alike_but_for(config, "workers", "prefetch_factor")
         most[same] = max(config.loader.workers, most.get(same, 0))
     return [each for each in configs if each.loader.workers == most[alike_but_for(each, "workers", "prefetch_factor")]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SweepPlan:
-    """What the configurations that are still to be measured take."""
-
-    configurations: int
-    expected_s: float
-    least_s: float
-    """That one round of each takes."""
-    budget_s: float | None
-    thorough: bool
-    rounds: int
-    beside: tuple[Coded, ...] = ()
-    """The studies (`Study`) that are measured beside the verdicts."""
-    auto: Auto | None = None
-    """With it, how many configurations follow is not known."""
-    remote: bool = False
-    """True for objects behind a URL, which no cache here is filled with."""
-    further: int = 0
-    """Configurations measured before, of which more rounds may tell more."""
-    further_s: float = 0.0
-    """That the shortest further round of one of them takes."""
-    open_s: float = 0.0
-    """Without a budget, what open verdicts may take beyond `expected_s`."""
-
-    @property
-    def fitting(self) -> int:
-        """Configurations that the budget has time for."""
-        if self.budget_s is None or self.budget_s >= self.least_s:
-            return self.configurations
-        return int(self.configurations * self.budget_s / self.least_s)

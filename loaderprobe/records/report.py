@@ -9,6 +9,7 @@ from typing import Literal
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.environment import SCHEMA_VERSION, Environment
 from loaderprobe.records.files import Staged
+from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.resources import Bottleneck
 from loaderprobe.records.studies import BufferEffect, Epochs
@@ -184,7 +185,9 @@ class ConfigurationRow:
     epochs: Epochs | None = None
     """None where no epochs were asked for."""
     detail: Detail | None = None
-    """None unless `status` is `measured`."""
+    """None unless `status` is `measured`, as is the next."""
+    measurement: Measurement | None = None
+    """The raw values that all of it follows from."""
 
     @property
     def key(self) -> str:
@@ -246,7 +249,7 @@ class NextStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """Everything a renderer needs; without the details of its rows it is `summary.json`, and what `--json` prints."""
+    """Everything a renderer needs; without details and raw values it is `summary.json`, and what `--json` prints."""
 
     schema: str = SUMMARY_SCHEMA
     schema_version: int = SCHEMA_VERSION

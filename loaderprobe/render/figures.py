@@ -2,8 +2,8 @@
 
 A new figure of a configuration is a row here, for JSON and its schema, CSV and data frames; with a `head`, it is a
 column of every table of configurations, too, and its `help` a part of the legend. `of` computes one that follows from
-others; one from raw values is a field of `Verdict`, which `analyze/judge.py` fills. Where that is None,
-`Verdict.unavailable` has the reason, and reports list it under *Not measured*.
+others, or from raw values. One that a verdict, a forecast or a plan rests on is a field of `Verdict`, which
+`analyze/verdict/judge.py` fills; where that is None, `Verdict.unavailable` has the reason, and reports list it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from loaderprobe.records.config import options_of
+from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.resources import ABLATIONS, GAP_CAUSES, JUDGED, ONLY_WAITED, RESOURCE, SPEEDUPS, WAITED
 from loaderprobe.records.thresholds import MOST_UNEXPLAINED
@@ -41,13 +42,13 @@ class Figure:
     """What that column is, as the legend says it."""
     show: Callable[[float | None], str] = figure
     """How that column shows it: shares in percent, bytes/s in MB/s without the unit."""
-    of: Callable[[Verdict], float | None] | None = None
+    of: Callable[[Verdict, Measurement], float | None] | None = None
     """What it follows from, where no record has it: then its place is a name of its own."""
 
     def get(self, row: ConfigurationRow) -> Any:
         """The figure, or its interval; None where it does not exist."""
         if self.of:
-            return self.of(row.verdict) if row.verdict else None
+            return self.of(row.verdict, row.measurement) if row.verdict and row.measurement else None
         found: Any = row if self.at.startswith("gpu_window.") else row.verdict
         for name in self.at.split("."):
             if isinstance(found, Gaps):

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_UP, Context
 
+from loaderprobe.analyze.advice import no_forecast
 from loaderprobe.analyze.answer import again_with, as_read, best_of, families, firm, first_devices
-from loaderprobe.analyze.forecast import no_forecast
 from loaderprobe.records import by_key
 from loaderprobe.records.report import ConfigurationRow, NextStep, Outlook, Report
 from loaderprobe.records.resources import RESOURCE, SPEEDUPS, Resource

@@ -79,12 +79,11 @@ def short_label(row: ConfigurationRow, among: Sequence[ConfigurationRow], *, wor
     return ", ".join((row.config.resolution, *([loading(row)] if workers else []), *options))
 
 
-Judged = SideAndCause | Status | None
-"""A verdict, the status of a configuration without one, or nothing that was judged."""
+def bound_words(bound: SideAndCause | Status | None) -> str:
+    """`compute`, `input: decoding, cores full`, `storage or compute`, `inconclusive`, `failed`, `not measured`.
 
-
-def bound_words(bound: Judged) -> str:
-    """`compute`, `input: decoding, cores full`, `storage or compute`, `inconclusive`, `failed`, `not measured`."""
+    Of a verdict, or of the status of a configuration that has none.
+    """
     if not isinstance(bound, SideAndCause):
         return "not measured" if bound == "skipped" else bound or MISSING
     if bound.cause == "either":
@@ -96,7 +95,7 @@ def bound_words(bound: Judged) -> str:
     return f"{bound.side}: {cell or bound.cause}"
 
 
-def tone(bound: Judged) -> str:
+def tone(bound: SideAndCause | Status | None) -> str:
     """One word for the colour of a verdict: its cause, or a status without a verdict."""
     return bound.cause if isinstance(bound, SideAndCause) else bound or "inconclusive"
 
@@ -197,14 +196,14 @@ LETTERS = {
 """By tone: the letter of a cell, and what it stands for."""
 
 
-def limits_of(bound: Judged) -> tuple[str, ...]:
+def limits_of(bound: SideAndCause | Status | None) -> tuple[str, ...]:
     """The tones of what limits; both of two that cannot be separated, none of what was skipped."""
     if isinstance(bound, SideAndCause) and bound.cause == "either":
         return bound.candidates
     return () if bound == "skipped" else (tone(bound),)
 
 
-def letters_of(bound: Judged) -> str:
+def letters_of(bound: SideAndCause | Status | None) -> str:
     """`F`, or `S/C`; empty for what was skipped."""
     return "/".join(LETTERS[name][0] for name in limits_of(bound))
 

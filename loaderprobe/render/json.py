@@ -63,9 +63,8 @@ _OF_VERDICT = tuple(each.name for each in fields(Verdict) if each.name not in _O
 
 def summary_json(report: Report) -> str:
     """The summary. What could not be measured is null."""
-    rows = tuple(replace(row, detail=None) for row in report.configurations)
-    said = worded(replace(report, configurations=rows))
-    summary = values(said) | {"configurations": [_configuration(row) for row in said.configurations]}
+    said = worded(replace(report, configurations=()))
+    summary = values(said) | {"configurations": [_configuration(row) for row in report.configurations]}
     return indented(summary)
 
 
@@ -76,8 +75,9 @@ def indented(value: Any) -> str:
 
 def _configuration(row: ConfigurationRow) -> dict[str, Any]:
     """A row, flat as far as its options and the verdict go; the parts of the verdict stay records."""
-    own = {name: getattr(row, name) for name in _OF_ROW}
-    verdict = {name: getattr(row.verdict, name, None) for name in _OF_VERDICT}
+    said = worded(replace(row, detail=None, measurement=None))
+    own = {name: getattr(said, name) for name in _OF_ROW}
+    verdict = {name: getattr(said.verdict, name, None) for name in _OF_VERDICT}
     derived = {figure.at: figure.get(row) for figure in FIGURES if figure.of}
     return {"key": row.key, **options_of(row.config), **own, **verdict, **derived}
 
@@ -114,7 +114,7 @@ def diagnosis_json(record: Any, report: Report) -> str:
     (row,) = report.configurations
     assert row.detail
     detail = replace(row.detail, view=None)
-    configuration = _configuration(worded(_in_samples(row, detail)))
+    configuration = _configuration(_in_samples(row, detail))
     return result_json(record, configuration=configuration, detail=worded(detail))
 
 
@@ -123,7 +123,7 @@ def _in_samples(row: ConfigurationRow, detail: Detail) -> ConfigurationRow:
     assert row.verdict
     bound = replace(row.verdict.bound, sentence=sentence(row.verdict.bound, sample=detail.sample))
     advice = tuple(replace(one, sentence=action_words(one.action, sample=detail.sample)) for one in row.advice)
-    return replace(row, verdict=replace(row.verdict, bound=bound, advice=advice), detail=None)
+    return replace(row, verdict=replace(row.verdict, bound=bound, advice=advice))
 
 
 def result_schema(type_: type[Any]) -> str:

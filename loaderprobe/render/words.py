@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from loaderprobe.records import values
-from loaderprobe.records.config import SweepPlan
 from loaderprobe.records.environment import StorageLocation
-from loaderprobe.records.remark import Remark
+from loaderprobe.records.remark import Coded, Remark
 from loaderprobe.records.resources import RESOURCE
 from loaderprobe.records.thresholds import WIDE_RANGE
 from loaderprobe.records.verdict import Action, Advice, Bound, Interval, Knee
@@ -155,26 +154,6 @@ def place_words(place: StorageLocation) -> str:
     return message("part.objects" if place.kind == "object" else "part.place", facts)
 
 
-def sweep_plan_words(plan: SweepPlan) -> Iterator[str]:
-    """A sentence for the verdicts, one or two for the time, one for each study beside them."""
-    facts = values(plan)
-    if plan.configurations:
-        ablated = "everywhere" if plan.thorough else "where_open"
-        experiments = "of_objects" if plan.remote else "of_files"
-        yield message("sweep_plan.configurations", {**facts, "ablated": ablated, "experiments": experiments})
-        each_s = None if plan.budget_s is None or plan.auto else plan.budget_s / plan.configurations
-        left = plan.configurations - plan.fitting
-        time = "time_auto" if plan.auto else "time_thorough" if plan.thorough else "time"
-        if plan.budget_s is not None:
-            time = "budget" if plan.auto or plan.budget_s >= plan.least_s else "budget_short"
-        yield message(f"sweep_plan.{time}", {**facts, "each_s": each_s, "left": left or None})
-        if plan.auto:
-            most_workers = plan.auto.most_workers if plan.auto.workers else None
-            factors = "factors" if plan.auto.prefetch_factor else None
-            yield message("sweep_plan.more", {"most_workers": most_workers, "factors": factors})
-    elif not plan.further:
-        yield message(f"sweep_plan.{'verdicts' if plan.beside else 'all'}_measured", {})
-    if plan.further:
-        yield message("sweep_plan.further", facts)
-    for study in plan.beside:
-        yield message(f"sweep_plan.{study.code}", study.facts)
+def sweep_plan_words(plan: Sequence[Coded]) -> Iterator[str]:
+    """A sentence for each part."""
+    return (message(f"sweep_plan.{part.code}", part.facts) for part in plan)

@@ -36,9 +36,9 @@ from loaderprobe.errors import MissingPart
 from loaderprobe.measure.pace import Pace, Part
 from loaderprobe.measure.segment_runner import Counted, Parts, SegmentRunner
 from loaderprobe.measure.segments import Readiness, flush
-from loaderprobe.plugins import ONE_LAYOUT, check_loader, resolve
+from loaderprobe.plugins import check_loader, resolve
 from loaderprobe.protocols import Loader, OwnThreads
-from loaderprobe.records.config import CHANNEL_DEVIATION, CHANNEL_MEAN, RunConfig
+from loaderprobe.records.config import CHANNEL_DEVIATION, CHANNEL_MEAN, ONE_LAYOUT, RunConfig
 from loaderprobe.records.files import FileSet
 from loaderprobe.samplers.recorded import DiskSampler, SamplerThread
 from loaderprobe.samplers.waits import WaitsSampler

@@ -10,12 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from loaderprobe.analyze.advice import Recommendation, recommend, recommend_groups
 from loaderprobe.analyze.forecast import (
     TAR_BYTES,
     TAR_READ_BYTES,
     Fit,
-    OneAFile,
-    Recommendation,
     Surroundings,
     accelerator,
     alternative,
@@ -26,8 +25,6 @@ from loaderprobe.analyze.forecast import (
     fit,
     page_cache_hits,
     pinned,
-    recommend,
-    recommend_groups,
     shards,
     unchanged,
     worker_forecasts,
@@ -172,7 +169,7 @@ def test_at_the_measured_point_forecasts_are_what_was_measured(
 
 
 IMAGE, AHEAD = 25_000.0, 125_000
-FEW = OneAFile(image_bytes=IMAGE, read_ahead_bytes=AHEAD, generated=True)
+FEW = Surroundings(image_bytes=IMAGE, read_ahead_bytes=AHEAD, generated=True)
 
 
 def sized(truth: Truth, share: float | None) -> StorageCeiling:
@@ -206,7 +203,7 @@ def test_shards_take_fewer_requests_for_as_many_bytes(
     truth: Truth, share: float | None, expected: Truth | float | str
 ) -> None:
     """A fifth of the requests where five images are read ahead; never faster than files in memory."""
-    made = shards(truth.fit(1, 2, anchor=2, measured={"storage": 480.0}), FEW, sized(truth, share))
+    made = shards(truth.fit(1, 2, anchor=2, measured={"storage": 480.0}), replace(FEW, storage=sized(truth, share)))
     if isinstance(expected, str):
         assert made.refused and made.refused.code == expected
     else:
@@ -216,15 +213,15 @@ def test_shards_take_fewer_requests_for_as_many_bytes(
 
 def test_requests_of_shards_bring_from_what_is_read_ahead_to_what_is_read_at_once() -> None:
     """Both are in the range where requests are the limit: 4.7 images a request to 39."""
-    made = shards(replace(FEW_BYTES, bytes_per_s=1e6).fit(1, 2, anchor=2), FEW, sized(FEW_BYTES, 0.9))
+    made = shards(replace(FEW_BYTES, bytes_per_s=1e6).fit(1, 2, anchor=2), replace(FEW, storage=sized(FEW_BYTES, 0.9)))
     assert made.images_per_s and made.images_per_s.low < 40 * 4.7 and made.images_per_s.high > 450
 
 
 def test_shards_of_large_images_gain_little() -> None:
     """Of images of two and a half reads ahead, two waits become 1.2 and what a shard adds."""
     truth = Truth(model="latency", latency_s=0.06, bytes_per_image=2.5 * AHEAD)
-    images = replace(FEW, image_bytes=2.5 * AHEAD)
-    gain = rate(shards(truth.fit(1, 2, anchor=2), images, truth.storage())) / truth.training(2)
+    images = replace(FEW, image_bytes=2.5 * AHEAD, storage=truth.storage())
+    gain = rate(shards(truth.fit(1, 2, anchor=2), images)) / truth.training(2)
     assert 1.1 < gain < 2 / (2.5 * AHEAD / (TAR_READ_BYTES / 4))
 
 
@@ -372,7 +369,7 @@ ADVISED: dict[str, tuple[Measurement, Surroundings, dict[ActionCode, tuple[str, 
     ),
     **{
         f"far files, which tar shards hold {how}": (
-            measured(FAR, 4), Surroundings(storage=FAR.storage(), images=replace(FEW, generated=how == "if asked to")),
+            measured(FAR, 4), replace(FEW, storage=FAR.storage(), generated=how == "if asked to"),
             {"shards": (command, 3.97)},
         )
         for how, command in (("if asked to", "--layout tar"), ("if converted", "--layout files,tar --convert-to DIR"))
@@ -476,8 +473,8 @@ def test_what_gains_is_advised_with_what_to_type(name: str) -> None:
 @pytest.mark.parametrize(("loader", "command"), [("torch", "--layout tar"), ("grain", "--layout tar"), ("spdl", "")])
 def test_shards_are_typed_for_a_loader_that_reads_them(loader: str, command: str) -> None:
     """For others they are advised alone: a sweep refuses that layout."""
-    around = {"images": replace(FEW, generated=True)}
-    found = advised(measured(FAR, 4, loader=loader), FAR, **around).advice
+    around = replace(FEW, storage=FAR.storage())
+    found = recommend(run_experiments(measured(FAR, 4, loader=loader)), around).advice
     assert [each.command for each in found if each.action.code == "shards"] == [command]
 
 

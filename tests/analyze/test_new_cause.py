@@ -1,4 +1,4 @@
-"""A cause that is only a row of the table of resources: judged, stored and shown as those that are built in."""
+"""What one file adds: a cause, judged, stored and shown as those that are built in; and a loader of another library."""
 
 from __future__ import annotations
 
@@ -36,13 +36,22 @@ CHANGES = [
 ]
 """What a person changes, in one file, who measures a loader without decryption, and who separates pipes from other
 waits."""
+LOADER = """
+import acme
+from loaderprobe.loaders.libraries import PythonLoader
+
+class AcmeLoader(PythonLoader):
+    make = staticmethod(acme.batches)
+"""
 PROGRAM = r"""
 import json, sys
 from pathlib import Path
 
 from loaderprobe.analyze.verdict.judge import verdict
 from loaderprobe.analyze.verdict.rounds import next_round
+from loaderprobe.api.sweep_spec import check_spec, spec_of
 from loaderprobe.cli.commands import app
+from loaderprobe.plugins import resolve
 from loaderprobe.records.config import SweepSpec
 from loaderprobe.store.run_directory import RunDirectory, RunRecord
 from tests.fakes import example_environment
@@ -76,17 +85,21 @@ def shown(*options):
     return done.stdout
 
 
+check_spec(spec_of(loader="acme", compute="emulated:100"))
 waiting = verdict(looked(run(alike(baseline=90.0), REMOTE, **AS_FOUND), "pipe"))
 formats = {each: shown(sys.argv[1], "--format", each) for each in ("json", "csv", "table", "html")}
 print(json.dumps({
     **formats, "asked": next_round(first, thorough=False), "schema": shown("--schema"),
+    "loader": resolve("loader", "acme").__name__, "help": CliRunner().invoke(app, ["sweep", "--help"]).stdout,
     "same": kept.result(whole.config.key) == whole, "waiting": [waiting.bound.cause, sentence(waiting.bound)],
 }))
 """
 
 
-def shown(folder: Path) -> dict[str, Any]:
-    """What a copy of the package prints whose table has the rows."""
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What a copy of the package prints whose table has the rows, and which has a module for the library."""
+    folder = tmp_path_factory.mktemp("copy")
     shutil.copytree(
         Path(loaderprobe.__file__).parent, folder / "loaderprobe", ignore=shutil.ignore_patterns("__pycache__")
     )
@@ -96,23 +109,29 @@ def shown(folder: Path) -> dict[str, Any]:
         assert source.count(old) == 1, old
         source = source.replace(old, new)
     table.write_text(source)
+    (folder / "loaderprobe" / "loaders" / "libraries" / "acme.py").write_text(LOADER)
+    (folder / "acme.py").write_text("def batches(config, files): ...")
     (folder / "program.py").write_text(PROGRAM)
     command = [sys.executable, str(folder / "program.py"), str(folder / "run")]
     root = Path(__file__).parents[2]
     environment = {"PYTHONPATH": f"{folder}:{root}", "PATH": "", "COLUMNS": "100", "NO_COLOR": "1"}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=folder)
     assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    shown: dict[str, Any] = json.loads(done.stdout)
+    return shown
 
 
-def test_a_row_is_measured_judged_stored_and_shown(tmp_path: Path) -> None:
+def test_a_module_in_the_folder_is_a_loader(found: dict[str, Any]) -> None:
+    """Of the library of its name: it is checked, found and offered without a row anywhere."""
+    assert found["loader"] == "AcmeLoader" and "torch, acme, dali" in " ".join(found["help"].split())
+
+
+def test_a_row_is_measured_judged_stored_and_shown(found: dict[str, Any]) -> None:
     """It has no estimate, so the first round that leaves it open asks for its mode; the largest speed-up is the cause.
 
     Side, cause, speed-up, rate of the loader without it, evidence and advice stand in the JSON, and in its schema. It
     has a letter, a column, a sentence and a colour. One that workers were seen to wait for needs no ablation.
     """
-    found = shown(tmp_path)
     assert ["no_decryption", "loader_only"] in found["asked"] and found["same"]
     (row,) = json.loads(found["json"])["configurations"]
     jsonschema.validate(json.loads(found["json"]), json.loads(found["schema"]))

@@ -98,9 +98,9 @@ IN_CHILDREN = ("measure.session", "measure.segments", "measure.user", "measure.a
 @pytest.mark.parametrize(
     ("script", "words", "most", "without"),
     [
-        (SHOWING, ("report", STORED), 16_580, MEASURING), (SHOWING, ("plan", "--json", STORED), None, ()),
+        (SHOWING, ("report", STORED), 16_550, MEASURING), (SHOWING, ("plan", "--json", STORED), None, ()),
         (SHOWING, ("report", "--format", "csv", STORED), None, ()),
-        (SHOWING, ("report", "--format", "html", STORED), None, ()), (SWEEPING, (), 26_080, IN_CHILDREN),
+        (SHOWING, ("report", "--format", "html", STORED), None, ()), (SWEEPING, (), 26_050, IN_CHILDREN),
     ],
     ids=["report", "plan", "csv", "html", "the parent of a sweep"],
 )  # fmt: skip

@@ -26,13 +26,13 @@ from loaderprobe.api.sweep import more_of, plan
 from loaderprobe.api.sweep_spec import check_layouts, compute_names, images_needed, possible, spec_of
 from loaderprobe.cli import border
 from loaderprobe.errors import BadValue, LostRank, NoSpace
-from loaderprobe.measure.ceilings import Ceilings
 from loaderprobe.measure.runner import Order
 from loaderprobe.measure.sweep import Orders, SweepResult, pending
 from loaderprobe.measure.sweep import sweep as sweep_by
 from loaderprobe.records.config import Auto, RunConfig, SweepSpec
 from loaderprobe.records.environment import Gpu
 from loaderprobe.records.files import FileSet
+from loaderprobe.records.remark import Coded
 from loaderprobe.store.run_directory import RunDirectory, lock_directory
 from loaderprobe.system import environment
 from loaderprobe.system.launcher import VISIBLE
@@ -287,7 +287,7 @@ class Runner:
 def swept(run: RunDirectory, runner: Runner) -> list[tuple[int, int]]:
     """(workers, prefetch factor) of all that is measured, in its order; one order each, of files that are not there."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Ceilings, "after", lambda *_: None)
+        patch.setattr("loaderprobe.measure.sweep.measure_ceiling", lambda *_: None)
         patch.setattr("loaderprobe.measure.sweep.further_round", lambda found, *, thorough: ())
         orders = Orders(run=run, processes=runner, clock=runner.clock, on_stage=lambda *_: None)
         sweep_by(orders, partial(more_of, run))
@@ -319,7 +319,7 @@ def test_workers_are_added_until_the_fewest_that_are_enough_are_measured(tmp_pat
     assert list(best_of(run)) == [(knee.workers, 2)] and knee.how == "measured"
     assert knee.images_per_s and knee.images_per_s.value >= 0.98 * LATENCY.training(32)
     assert (knee.workers, more_of(run)) == (24, [])
-    assert plan(run).configurations == 0 and swept(run, Runner(LATENCY)) == []
+    assert plan(run) == (Coded(code="all_measured"),) and swept(run, Runner(LATENCY)) == []
     run = made_run(tmp_path / "run", LATENCY)
     with pytest.raises(KeyboardInterrupt):
         swept(run, Runner(LATENCY, stops_at=4))
@@ -336,7 +336,7 @@ def test_prefetch_factors_are_added_for_the_workers_that_are_enough(tmp_path: Pa
     assert asked[-2:] == [(32, 4), (32, 8)] and list(best_of(run)) == [(32, 4)]
     given = made_run(tmp_path / "given", truth, counts=(1, 2), workers=False, prefetch_factor=True)
     assert swept(given, Runner(truth)) == [(1, 2), (2, 2), (2, 4), (2, 8)]
-    assert plan(given).beside == ()
+    assert plan(given) == (Coded(code="all_measured"),)
 
 
 def test_a_budget_leaves_what_was_asked_for_last(tmp_path: Path) -> None:

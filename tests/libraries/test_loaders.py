@@ -28,9 +28,9 @@ from loaderprobe.datasets.folder import generated_set, scan_layout
 from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.loaders.libraries import Stream, linked
 from loaderprobe.measure.image_data import image_files
-from loaderprobe.plugins import NO_SERIAL, ONE_LAYOUT, resolve
+from loaderprobe.plugins import resolve
 from loaderprobe.protocols import Loader, OwnThreads, WithAlternatives
-from loaderprobe.records.config import LIBRARIES, RunConfig, with_options
+from loaderprobe.records.config import LIBRARIES, NO_SERIAL, ONE_LAYOUT, RunConfig, with_options
 from loaderprobe.records.files import FileSet, SkippedFile
 from loaderprobe.system.scratch import MARK
 from loaderprobe.testing import example_config

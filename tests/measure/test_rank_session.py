@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from loaderprobe.compute.torch import gpu_of
 from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.measure import child, session
-from loaderprobe.measure.ceilings import Ceilings
+from loaderprobe.measure.ceilings import measure_ceiling
 from loaderprobe.measure.collectives import Collectives, SingleProcessGroup
 from loaderprobe.measure.pace import Pace
 from loaderprobe.measure.ranks import child as rank_child
@@ -155,7 +155,7 @@ def test_one_node_measures_no_ceiling_of_several() -> None:
     """What it gets alone is less than all get together."""
     run: Any = None
     order: Any = SimpleNamespace(config=replace(example_config(), ranks=4, nodes=2))
-    Ceilings(run=run).after(order, order)
+    measure_ceiling(run, order, order)
 
 
 class OnlyGpu(Exception):

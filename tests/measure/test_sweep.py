@@ -13,7 +13,6 @@ from loaderprobe.analyze.report import epochs_of
 from loaderprobe.analyze.verdict.rounds import next_round
 from loaderprobe.measure import ceilings
 from loaderprobe.measure.assembly import make_compute
-from loaderprobe.measure.ceilings import Ceilings
 from loaderprobe.measure.further import CUT_SHORT, NO_TIME, enough_said, joined
 from loaderprobe.measure.pace import Durations, Part
 from loaderprobe.measure.runner import RAISE_BUDGET, RAISE_TIME_LIMIT, Order
@@ -62,7 +61,7 @@ Heard = list[tuple[int, int]]
 @pytest.fixture(autouse=True)
 def no_storage(monkeypatch: pytest.MonkeyPatch) -> None:
     """The files are not there; further rounds are whatever a first one would be."""
-    monkeypatch.setattr(Ceilings, "after", lambda *_: None)
+    monkeypatch.setattr("loaderprobe.measure.sweep.measure_ceiling", lambda *_: None)
     monkeypatch.setattr("loaderprobe.measure.sweep.further_round", next_round)
 
 
@@ -150,7 +149,7 @@ def test_results_are_kept_once_and_resumed_by_what_is_missing(tmp_path: Path, mo
             raise KeyboardInterrupt
 
     monkeypatch.setattr(RunDirectory, "save", counted)
-    monkeypatch.setattr(Ceilings, "after", lambda _, order, found: kept(order, found))
+    monkeypatch.setattr("loaderprobe.measure.sweep.measure_ceiling", lambda _, order, found: kept(order, found))
     with pytest.raises(KeyboardInterrupt):
         swept(run, Children(fail=(1,), is_interrupted=2))
     assert [type(found) for found in results(run)] == [Measurement, RunFailure, type(None)]
@@ -306,9 +305,10 @@ def test_a_plan_says_what_is_measured_and_for_how_long(count: int, changes: dict
 def test_a_usual_time_is_expected(changes: dict[str, Any], seconds: float, thorough_s: float, least_s: float) -> None:
     """More rounds, a GPU, compiling and ranks take more; every ablation takes no less; one round also compiles."""
     config = example_config(**changes)
-    usual, thorough = (plan_sweep(SweepSpec(configs=(config,), thorough=each), [config]) for each in (False, True))
-    assert usual_seconds(config) == usual.expected_s == seconds
-    assert (thorough.expected_s, thorough.least_s) == (thorough_s, least_s)
+    plans = (plan_sweep(SweepSpec(configs=(config,), thorough=each), [config]) for each in (False, True))
+    usual, thorough = (plan[0].facts for plan in plans)
+    assert usual_seconds(config) == usual["expected_s"] == seconds
+    assert (thorough["expected_s"], thorough["least_s"]) == (thorough_s, least_s)
 
 
 def test_what_is_beside_the_rounds_is_joined_too() -> None:

@@ -317,22 +317,21 @@ def test_a_result_follows_its_schema(kind: str, where: tuple[Any, ...], value: o
         validator.validate(tree)
 
 
-def test_a_figure_that_follows_from_others_is_one_row(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_figure_from_raw_values_is_one_row(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its row alone brings it into tables, flat columns, JSON and schema; without a verdict, none."""
-    twice = figures.Figure(
-        "twice", "twice the rate", head="twice", help="Twice.", of=lambda v: 2 * v.images_per_s.value
-    )
+    first = figures.Figure("first_s", "first batch", head="first", help="First.", of=lambda _, raw: raw.first_batch_s)
     for module, names in ((figures, ("FIGURES", "TABLE")), (render_json, ("FIGURES",)), (sweep, ("TABLE",))):
         for name in names:
-            monkeypatch.setattr(module, name, (*getattr(module, name), twice))
+            monkeypatch.setattr(module, name, (*getattr(module, name), first))
     render_json._configuration_type.cache_clear()
     tree, schema = (json.loads(made()) for made in MADE["summary"])
     render_json._configuration_type.cache_clear()
     jsonschema.Draft202012Validator(schema).validate(tree)
-    rates = [row["images_per_s"] and 2 * row["images_per_s"]["value"] for row in tree["configurations"]]
-    assert [row["twice"] for row in tree["configurations"]] == rates == sweep.report_columns(example_report())["twice"]
-    assert "twice" in schema["$defs"]["Configuration"]["required"] and None in rates
-    assert "| twice |" in document_markdown(sweep_document(example_report()))
+    report = example_report()
+    raw = [row.verdict and row.measurement and row.measurement.first_batch_s for row in report.configurations]
+    assert [row["first_s"] for row in tree["configurations"]] == raw == sweep.report_columns(report)["first_s"]
+    assert "first_s" in schema["$defs"]["Configuration"]["required"] and None in raw
+    assert "| first |" in document_markdown(sweep_document(example_report()))
 
 
 def test_the_catalogue_shows_every_entry_with_source_and_date() -> None:

@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 
 from loaderprobe.analyze.verdict.rates import cold_fraction
-from loaderprobe.measure.ceilings import Ceilings
 from loaderprobe.measure.runner import ForkServer
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement
@@ -103,7 +102,7 @@ def test_a_sweep_holds_the_disk_against_its_ceiling(
     """Two workers are at over 85 % of it. The budget is for a busy machine: no further rounds use it up."""
     monkeypatch.setattr("loaderprobe.api.sweep.ForkServer", lambda: nullcontext(fork_server))
     monkeypatch.setattr("loaderprobe.measure.sweep.further_round", lambda *_, **__: ())
-    monkeypatch.setattr(Ceilings, "name_kinds", lambda *_: None)
+    monkeypatch.setattr("loaderprobe.api.sweep.name_kinds", lambda *_: None)
 
     def fill(folder: Path) -> None:
         # As many as a segment takes: all are read before they are warm.

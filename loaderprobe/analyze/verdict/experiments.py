@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from loaderprobe.analyze.effects import half_of_rounds, of_rounds
+from loaderprobe.analyze.effects import Effect, half_of_rounds, of_rounds
 from loaderprobe.analyze.verdict.rates import (
     BY_TIMES,
     NS,
@@ -208,8 +208,8 @@ class Experiments:
     without: dict[SingleCause, dict[int, float]] = field(default_factory=dict)
     """Loader images/s by round without `storage`, `preprocess`, `transport`; a key is absent when unknown."""
     speedups: dict[SingleCause, Speedup] = field(default_factory=dict)
-    ratios: dict[SingleCause, dict[int, float]] = field(default_factory=dict)
-    """Speedup of each round: rounds are compared with themselves, since their parts saw the same machine."""
+    effects: dict[SingleCause, Effect] = field(default_factory=dict)
+    """The same round by round: rounds are compared with themselves, since their parts saw the same machine."""
     rate: Interval | None = None
     """Images/s of what is judged, with its interval."""
     missing: dict[SingleCause, Remark] = field(default_factory=dict)
@@ -544,6 +544,7 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
     ratios["compute"] = {n: min(each, among.compute.get(n, each)) for n, each in ratios["compute"].items()}
     ratios |= {"gradients": dict(among.ratios["gradients"])} if "gradients" in among.ratios else {}
     how |= {name: "measured" for name in ratios if name not in how}
+    effects = {name: of_rounds(found) for name, found in ratios.items() if found}
 
     def gain(name: SingleCause, end: WaitEnd) -> float:
         """Without the least or the most that workers can have waited for it, by the 95 % interval of its samples."""
@@ -563,8 +564,8 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
     return replace(
         seen,
         without={name: each.rates for name, each in known.items()},
-        speedups={name: of_rounds(found).speedup(how[name], name in held) for name, found in ratios.items() if found},
-        ratios=ratios,
+        speedups={name: effect.speedup(how[name], name in held) for name, effect in effects.items()},
+        effects=effects,
         rate=rate_interval(measurement, judged) if judged else None,
         missing={name: each.missing for name, each in taken.items() if each.missing and name not in trained},
         in_training=failed,

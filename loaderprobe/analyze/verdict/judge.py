@@ -79,7 +79,8 @@ def slowed(found: Experiments) -> tuple[SingleCause, float] | None:
         name: {n: each / found.loader[n] for n, each in by_round.items()} for name, by_round in found.without.items()
     }
     factors: dict[SingleCause, float] = {}
-    for name, ratios in (found.ratios if found.in_training else rates).items():
+    trained = {name: effect.rounds for name, effect in found.effects.items()}
+    for name, ratios in (trained if found.in_training else rates).items():
         logs = [math.log(ratio) for ratio in ratios.values()]
         noise = half_width(logs) if len(logs) >= thresholds.ENOUGH_ROUNDS else thresholds.MOST_PREDICTION_ERROR
         band = max(thresholds.LEAST_PREDICTION_ERROR, min(thresholds.MOST_PREDICTION_ERROR, noise))
@@ -341,8 +342,8 @@ def beyond_noise(found: Experiments, top: SingleCause) -> bool:
     with segments that vary by 3 %, three resources that gain nothing had firm words 34 times of 1,000, 6 times with
     this. One of 1.08 was found in 78 % instead of 80 %, one of 1.12 in 98 % as before.
     """
-    effect, speedup = of_rounds(found.ratios[top]), found.speedups[top]
-    if len(found.ratios[top]) < thresholds.ENOUGH_ROUNDS and speedup.value < thresholds.OPEN_LEAD:
+    effect, speedup = found.effects[top], found.speedups[top]
+    if len(effect.rounds) < thresholds.ENOUGH_ROUNDS and speedup.value < thresholds.OPEN_LEAD:
         return False
     known = half_width_beside([math.log(max(1e-9, ratio)) for ratio in effect.rounds.values()], DRIFT + DRIFT)
     surely = speedup.low > 1 and math.log(speedup.value) > known
@@ -410,7 +411,7 @@ def _why_inconclusive(found: Experiments, prediction_error: float | None, tolera
 
 def why_alike(found: Experiments, top: SingleCause, second: SingleCause) -> Reason | None:
     """Why one speed-up does not lead the other, round by round; None where its lead is large and beyond noise."""
-    lead = of_rounds(found.ratios[top]).over(of_rounds(found.ratios[second]))
+    lead = found.effects[top].over(found.effects[second])
     if lead is None:  # no round has both: as little is known of them as of one round
         lead = of_rounds({0: found.speedups[top].value / found.speedups[second].value})
     needed = _least_lead(found, top, second, lead)
@@ -428,7 +429,7 @@ def why_alike(found: Experiments, top: SingleCause, second: SingleCause) -> Reas
 
 def _may_be_held(found: Experiments, top: SingleCause, second: SingleCause) -> bool:
     """True where an estimate may be of no speed-up: at its limit, storage or network makes workers wait as they do."""
-    ratios = found.ratios[second]
+    ratios = found.effects[second].rounds
     # One of three rounds or more may be an outlier.
     largest = sorted(ratios.values())[-2 if len(ratios) >= thresholds.ENOUGH_ROUNDS else -1 :][0] if ratios else 1.0
     return found.speedups[top].at_most and second in ("storage", "network") and largest >= thresholds.CLEAR_LEAD
@@ -622,8 +623,8 @@ def open_causes(found: Experiments) -> set[SingleCause]:
 
 def _far(found: Experiments, top: SingleCause, other: SingleCause) -> bool:
     """True when one speed-up leads the other clearly: with an estimate among them in every round, by a wide margin."""
-    rounds = found.ratios[top].keys() & found.ratios[other].keys()
-    wide = all(found.ratios[top][n] >= thresholds.OPEN_LEAD * max(1.0, found.ratios[other][n]) for n in rounds)
+    most, least = found.effects[top].rounds, found.effects[other].rounds
+    wide = all(most[n] >= thresholds.OPEN_LEAD * max(1.0, least[n]) for n in most.keys() & least.keys())
     measured = found.is_measured(top) and found.is_measured(other)
     return not why_alike(found, top, other) and (measured or wide)
 
@@ -699,7 +700,7 @@ def _beside_gradients(judgement: Bound, found: Experiments) -> Facts:
     gradients, compute = found.speedups.get("gradients"), found.speedups.get("compute")
     if gradients is None or compute is None:
         return {}
-    held = bool(found.among.compute) and found.ratios["compute"] == dict(found.among.compute)
+    held = bool(found.among.compute) and found.effects["compute"].rounds == found.among.compute
     if judgement.cause == "compute" and gradients.value < thresholds.WORTH and not held:
         return {}
     return {"compute_speedup": compute.value, "gradients_speedup": gradients.value}

@@ -1,7 +1,7 @@
 """Loaders of other libraries in a sweep, a file each: the same images, work and batches as torch's.
 
-A new one is a file here and a row in `LIBRARIES` of `records/config.py`; where it reads one layout, or has no serial
-loader, `plugins.py` says so. `tests/test_plugins.py` holds its extra, the guide and its benchmark together.
+A new one is a file here. Where it reads one layout, has no serial loader, or imports its library by another name,
+`records/config.py` says so. `tests/test_plugins.py` holds its extra, the guide and its benchmark together.
 Loaders that users bring to `diagnose` do not belong here.
 """
 

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loaderprobe.analyze.forecast import Recommendation, Surroundings, recommend
+from loaderprobe.analyze.advice import Recommendation, recommend
+from loaderprobe.analyze.forecast import Surroundings
 from loaderprobe.analyze.verdict.experiments import run_experiments
 from loaderprobe.analyze.verdict.judge import ablations, verdict
 from loaderprobe.analyze.verdict.one_thread import one_thread_notes

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loaderprobe.analyze.forecast import Surroundings, recommend
+from loaderprobe.analyze.advice import recommend
+from loaderprobe.analyze.forecast import Surroundings
 from loaderprobe.analyze.report import detail_of
 from loaderprobe.analyze.verdict.experiments import run_experiments
 from loaderprobe.analyze.verdict.judge import Judged, verdict
