@@ -11,7 +11,7 @@ from typing import Any, Literal, get_type_hints
 from loaderprobe.errors import BadValue
 from loaderprobe.records import values
 from loaderprobe.records.files import content_hash
-from loaderprobe.records.remark import Coded
+from loaderprobe.records.remark import Coded, Remark
 from loaderprobe.units import join_words
 
 CacheState = Literal["cold", "warm", "as-found"]
@@ -388,6 +388,8 @@ class SweepPlan:
     """That the shortest further round of one of them takes."""
     open_s: float = 0.0
     """Without a budget, what open verdicts may take beyond `expected_s`."""
+    notes: tuple[Remark, ...] = ()
+    """What is known beforehand to weaken the result."""
 
     @property
     def fitting(self) -> int:

@@ -25,7 +25,10 @@ MESSAGES: dict[str, str] = {
     ),
     "gpu_shared": "{processes:count process} beside this training had its GPU open: compute alone is what that left",
     "measured_again": "segments in which the script did something else than training were measured again",
-    "too_few_samples": "{samples} samples are read in turn, too few to read each once per segment: {needed} are needed",
+    "too_few_samples": (
+        "[{data}: ]{samples} samples are too few to read each once in a cold segment: {needed} are needed[ (--images "
+        "{images})], fewer with a smaller batch or fewer workers, none with --cache warm"
+    ),
     "script_ended": "the script ended within a round",
     "script_interrupted": "it was interrupted within a round",
     "broken_off": "batches or steps took so long that a round was broken off",
@@ -118,9 +121,7 @@ MESSAGES: dict[str, str] = {
     "large_files_in_blocks": "files of more than 16 MiB are read in blocks of 1 MiB at random",
     "large_objects_in_ranges": "objects of more than 16 MiB are read in ranges of 8 MiB at random",
     "listing_cut": "only the first {objects} objects of the listing were taken",
-    "objects_read_again": (
-        "the objects read hold {size_bytes:bytes}; they were read again {times} times, maybe from the store's cache"
-    ),
+    "objects_read_again": "{size_bytes:bytes} of objects were read again {times} times, maybe from the store's cache",
     "requests_retried": "{requests} requests were made again: {why}",
     "part.read_again": "; {size_bytes:bytes} of files, read again {times} times",
     "scratch_file": "a scratch file of {size_bytes:bytes}, read in blocks of 128 KiB",
@@ -800,9 +801,7 @@ MESSAGES: dict[str, str] = {
     ),
     "batch_limit.unknown": "What limits training at batch {size} is not known: {why}.",
     "part.model": "A copy of the model was trained in {precision} on {on:code trained}[; memory limit {limit:bytes}].",
-    "trained.memory": (
-        "[random images in memory of {pixels} x {pixels} pixels|the samples of one batch, repeated, in memory]"
-    ),
+    "trained.memory": "[random images in memory of {pixels} x {pixels} pixels|one batch's samples repeated in memory]",
     "trained.folder": "batches from {data}, loaded by {workers:loader}; files were read as they were found",
     "trained.loader": "a loader's batches",
     # What a GPU waits for, by a recording; and what to do then.

@@ -176,5 +176,6 @@ def sweep_plan_words(plan: SweepPlan) -> Iterator[str]:
         yield message(f"sweep_plan.{'verdicts' if plan.beside else 'all'}_measured", {})
     if plan.further:
         yield message("sweep_plan.further", facts)
+    yield from (f"{remark_words(note)}." for note in plan.notes)
     for study in plan.beside:
         yield message(f"sweep_plan.{study.code}", study.facts)
