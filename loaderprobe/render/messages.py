@@ -844,14 +844,10 @@ MESSAGES: dict[str, str] = {
         "{further_s:duration}."
     ),
     "sweep_plan.time": (
-        "It takes about {expected_s:duration}, {open_s:duration} more where a cause stays open; --budget SECONDS gives "
-        "more or less, --thorough all."
+        "These take about {expected_s:duration}, {open_s:duration} more where a cause stays open; --budget SECONDS "
+        "gives more or less, --thorough all."
     ),
     "sweep_plan.time_thorough": "It takes about {expected_s:duration}; --budget SECONDS sets a limit.",
-    "sweep_plan.time_auto": (
-        "These take about {expected_s:duration}, {open_s:duration} more where a cause stays open; --budget SECONDS "
-        "sets a limit for all."
-    ),
     "sweep_plan.budget": (
         "It stays within the budget of {budget_s:duration}[, {each_s:duration} each]; a first round that has begun is "
         "ended, up to 30 s later where steps are slow, and the rest is for --resume."
@@ -920,6 +916,10 @@ MESSAGES: dict[str, str] = {
         "script's loop as the step. The training from here on is thrown away; the script ends when the verdict stands."
         "[ A step also takes from {others:each part.loader}: that counts as compute.]"
     ),
+    "script.waits": (
+        "nothing is measured before {steps} training steps: in {waited_s:duration} {batches} batches were taken, and "
+        "{backward_passes} backward passes made[. A loop without them is measured with --loader {number}]"
+    ),
     "script.round": "{round} …",
     "script.was_paused": (
         "the script did something else than train for {paused_s:duration} between two batches[, most of it in "
@@ -965,7 +965,7 @@ MESSAGES: dict[str, str] = {
     "why_not.several_processes": "{detail} processes train at the same time, not joined by torch.distributed",
     "try.why_not.several_processes": "start the script with one process that trains",
     "why_not.no_backward": "batches were taken, but torch made no backward pass after them in this process",
-    "try.why_not.no_backward": "loaderprobe run --loader NUMBER, if one of the loaders below trains",
+    "try.why_not.no_backward": "loaderprobe run --loader NUMBER: its loop is the step, as of inference",
     "why_not.too_few_steps": "the script ended after too few training steps",
     "try.why_not.too_few_steps": "let it train for longer",
     "why_not.no_such_loader": "there is no loader of that number",

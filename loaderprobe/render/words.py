@@ -164,7 +164,7 @@ def sweep_plan_words(plan: SweepPlan) -> Iterator[str]:
         yield message("sweep_plan.configurations", {**facts, "ablated": ablated, "experiments": experiments})
         each_s = None if plan.budget_s is None or plan.auto else plan.budget_s / plan.configurations
         left = plan.configurations - plan.fitting
-        time = "time_auto" if plan.auto else "time_thorough" if plan.thorough else "time"
+        time = "time_thorough" if plan.thorough and not plan.auto else "time"
         if plan.budget_s is not None:
             time = "budget" if plan.auto or plan.budget_s >= plan.least_s else "budget_short"
         yield message(f"sweep_plan.{time}", {**facts, "each_s": each_s, "left": left or None})
