@@ -500,12 +500,17 @@ MESSAGES: dict[str, str] = {
     # Before a figure of a storage whose limit was not reached.
     "part.at_least": "",
     "part.at_least.yes": "at least ",
-    # What a storage is, and where.
+    # What a storage is, and where, and what limits it.
     "part.objects": "objects of {filesystem} at {source}",
     "part.place": (
         "{filesystem}[ ({kind})] mounted on {mount} from {source}[, device {devices}][, read-ahead "
         "{read_ahead_bytes:KiB}]"
     ),
+    "supply.bandwidth": "bandwidth",
+    "supply.opens": "opens/s",
+    "supply.requests": "requests/s",
+    "supply.client": "client's share",
+    "supply.nic": "node's network",
     # What a cache must answer for a storage to be enough.
     "part.enough_cache": (
         "it feeds all of them where caches answer {hits:percent} of the reads[: {pinned_bytes:bytes} of files pinned "
@@ -837,8 +842,7 @@ MESSAGES: dict[str, str] = {
     "experiments.of_objects": "no transport",
     "ablated.everywhere": "",
     "ablated.where_open": ", where the cause is still open",
-    "sweep_plan.verdicts_measured": "Plan: all verdicts are already measured.",
-    "sweep_plan.all_measured": "Plan: everything is already measured.",
+    "sweep_plan.measured": "Plan: {what} already measured.",
     "sweep_plan.further": (
         "Further rounds of {further:count configuration} measured before have the time that is left, each at least "
         "{further_s:duration}."

@@ -119,15 +119,6 @@ def knee_words(knee: Knee) -> str:
     return message(f"knee.{end}", facts)
 
 
-LIMIT_WORDS: dict[str, str] = {
-    "bandwidth": "bandwidth",
-    "opens": "opens/s",
-    "requests": "requests/s",
-    "client": "client's share",
-    "nic": "node's network",
-}
-
-
 def enough(there: float, wanted: float, *, at_least: bool, at_most: bool = False) -> str:
     """`enough`, `not enough`, or `not known`: of a lower bound that is too low, or an upper one that is not."""
     if there >= wanted:
@@ -147,11 +138,8 @@ def enough_mark(there: float, wanted: float, *, at_least: bool = False) -> str:
 def place_words(place: StorageLocation) -> str:
     """`ext4 (block) mounted on /data from /dev/vdb1, device vda, read-ahead 128 KiB`."""
     hidden = "" if place.kind in ("memory", "network", "fuse") else "not visible"
-    facts = {
-        **values(place),
-        "kind": "" if place.kind == "unknown" else place.kind,
-        "devices": join_words(place.devices) or hidden,
-    }
+    facts = {**values(place), "devices": join_words(place.devices) or hidden}
+    facts |= {"kind": ""} if place.kind == "unknown" else {}
     return message("part.objects" if place.kind == "object" else "part.place", facts)
 
 
@@ -173,7 +161,7 @@ def sweep_plan_words(plan: SweepPlan) -> Iterator[str]:
             factors = "factors" if plan.auto.prefetch_factor else None
             yield message("sweep_plan.more", {"most_workers": most_workers, "factors": factors})
     elif not plan.further:
-        yield message(f"sweep_plan.{'verdicts' if plan.beside else 'all'}_measured", {})
+        yield message("sweep_plan.measured", {"what": "all verdicts are" if plan.beside else "everything is"})
     if plan.further:
         yield message("sweep_plan.further", facts)
     yield from (f"{remark_words(note)}." for note in plan.notes)
