@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from loaderprobe.analyze.plan.plan import as_asked, catalogue_offer, given_offer, make_plan
-from loaderprobe.analyze.plan.sources import workload_of_bandwidth, workload_of_run, workload_of_trace
+from loaderprobe.analyze.plan.sources import doubts_of, workload_of_bandwidth, workload_of_run, workload_of_trace
 from loaderprobe.analyze.plan.workload import (
     IMAGENET_BYTES,
     PlanWorkload,
     cold_and_fastest,
-    doubts_of,
     known,
     nearest_to_imagenet,
     workload_of,

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from loaderprobe.analyze.next_configs import next_configs
-from loaderprobe.api.generate import make_sets
 from loaderprobe.api.load import Run, beside_results, judge_run, open_run
 from loaderprobe.api.shown import usual_out
 from loaderprobe.api.sweep_spec import bytes_to_make, check_layouts, check_spec, images_needed, spec_of, with_data
@@ -26,7 +25,7 @@ from loaderprobe.measure.ceilings import name_kinds
 from loaderprobe.measure.image_data import converted, image_sets, with_copies
 from loaderprobe.measure.ranks.launch import Coordinator, check_one_node, on_this_machine
 from loaderprobe.measure.runner import ForkServer, Processes
-from loaderprobe.measure.studies import pending_studies, plan_studies, study_all
+from loaderprobe.measure.studies import pending_studies, plan_studies, study_all, too_few
 from loaderprobe.measure.sweep import Orders, SweepResult, may_go_on, pending, plan_sweep
 from loaderprobe.measure.sweep import sweep as run_sweep
 from loaderprobe.plugins import foreign_module
@@ -154,6 +153,8 @@ def sweep(
     heard = listener or Listener(progress)
     heard.checked(spec, bytes_to_make(specs, folder, count) if data is None else 0.0)
     if data is None:
+        from loaderprobe.api.generate import make_sets
+
         made = make_sets(folder, specs, count=count, progress=heard.progress)
         files = [generated_set(path, sample=count, seed=seed) for path in made]
     else:
@@ -279,7 +280,9 @@ def _shown_and_kept(directory: RunDirectory, heard: Listener) -> Run:
 
 def plan(run: RunDirectory, further: Mapping[RunConfig, SweepResult] = {}) -> tuple[Coded, ...]:
     """What a sweep of the run would measure now, and how long that takes."""
-    return plan_sweep(run.record.spec, pending(run) or more_of(run), plan_studies(run), further)
+    todo = pending(run) or more_of(run)
+    files = beside_results(run, dict.fromkeys(config.data for config in todo))[0]
+    return (*plan_sweep(run.record.spec, todo, plan_studies(run), further), *too_few(files, todo))
 
 
 def more_of(run: RunDirectory) -> list[RunConfig]:

@@ -13,6 +13,8 @@ from loaderprobe.stats import mean
 # Rate times CPU per image settles to 1 to 3 % within 1 to 2 s; three rounds of 0.7 s reach it.
 MIN_SECONDS = 0.7
 MIN_BATCHES = 12
+# Of a cold segment, where the data set has no more files that were not read yet.
+MIN_COLD_BATCHES = 3
 # Token-bucket devices grant reads in slices: where workers mostly wait for storage, look for longer.
 MIN_SECONDS_BLOCKED = 2.0
 BLOCKED_SHARE = 0.3

@@ -9,7 +9,7 @@ from itertools import cycle, pairwise
 from pathlib import Path
 from typing import Any
 
-from loaderprobe.measure.pace import MIN_BATCHES, Enough, Pace
+from loaderprobe.measure.pace import MIN_BATCHES, MIN_COLD_BATCHES, Enough, Pace
 from loaderprobe.protocols import Clock, Compute, Evicting, Files, Loader, PageCache, Renewing, Switched, Timed
 from loaderprobe.records import values
 from loaderprobe.records.config import RunConfig
@@ -166,7 +166,6 @@ def comes_to_rest(loader: Switched, taken: int, clock: Clock, limit_ns: int) -> 
 RESIDENCY_FILES = 256
 RESIDENCY_BYTES = 4 << 30
 """Most bytes to ask about, because mincore takes a byte per page."""
-MIN_COLD_BATCHES = 3
 # Warm more than the fastest rate of the cores would consume: that rate is estimated from the images so far, and other
 # images (smaller, or of another quality) may be faster.
 WARM_MARGIN = 2.0
@@ -260,10 +259,11 @@ class Readiness:
             pace = self._whole_shards(pace, untimed)
             if pace.min_batches > MIN_BATCHES:
                 self._extend_pool(untimed + pace.min_batches)
-            batches = self.pool or (known.count // size if known else 0)
+            samples = self.pool * size or (known.count if known else 0)
+            batches = samples // size
         least, once = max(pace.multiple, MIN_COLD_BATCHES), batches - untimed
         if self.access != "fresh" and once < least:
-            facts: dict[str, float | str] = {"samples": batches * size, "needed": (untimed + least) * size}
+            facts: dict[str, float | str] = {"samples": samples, "needed": (untimed + least) * size}
             self.notes.append(Remark(code="too_few_samples", facts=facts))
         once -= once % pace.multiple
         return replace(pace, max_batches=max(once, least))

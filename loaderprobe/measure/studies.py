@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 
 from loaderprobe.analyze.verdict.judge import Judged
 from loaderprobe.errors import DamagedRun
+from loaderprobe.measure.pace import MIN_COLD_BATCHES
 from loaderprobe.measure.runner import Order
 from loaderprobe.measure.sweep import START_SECONDS, Orders
 from loaderprobe.policy import Ask, Fixed, follow
@@ -97,11 +98,8 @@ def _refused(order: Order, expected_s: float, time_limit_s: float) -> Remark | N
     if order.study == "prefilled":
         return None
     if expected_s > time_limit_s:
-        return Remark(
-            code="epochs_too_long",
-            facts={"epochs": order.epochs, "images": order.files.count, "take_s": expected_s,
-                   "timeout_s": time_limit_s},
-        )  # fmt: skip
+        facts: Facts = {"epochs": order.epochs, "images": order.files.count, "take_s": expected_s}
+        return Remark(code="epochs_too_long", facts=facts | {"timeout_s": time_limit_s})
     return too_small(order.files, order.config)
 
 
@@ -118,6 +116,20 @@ def too_small(files: FileSet, config: RunConfig) -> Remark | None:
     if files.count >= least:
         return None
     return Remark(code="too_few_for_epoch", facts={"images": files.count, "least": least})
+
+
+def too_few(files: Iterable[FileSet], configs: Sequence[RunConfig]) -> Iterator[Remark]:
+    """Of sets too small for the shortest cold segment to read each file once, and the most images that one takes."""
+    for there in files:
+        needed = 0
+        for config in configs:
+            if config.data == there.fingerprint and config.cache != "warm":
+                batches = untimed(config.loader) + 1 + max(config.loader.workers, MIN_COLD_BATCHES)
+                needed = max(needed, config.ranks * config.compute.batch_size * batches)
+        if there.count < needed:
+            more = needed if there.generated or there.images_found >= needed else ""
+            facts: Facts = {"data": there.label, "samples": there.count, "needed": needed, "images": more}
+            yield Remark(code="too_few_samples", facts=facts)
 
 
 def pages_bytes(files: FileSet) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import PurePath
@@ -43,6 +44,13 @@ class StorageLocation:
         if self.kind == "overlay" and visible:
             return "block" in visible and visible <= {"block", "memory"}
         return self.kind in ("block", "overlay")
+
+    @property
+    def is_here(self) -> bool:
+        """True where this very machine serves it: by a server at a loopback address, or from a file as a device."""
+        files = {note.facts["under"] for note in self.notes if note.code == "loop_file"} - {"network", "fuse"}
+        server = (self.source or self.path) if self.kind in ("network", "fuse", "object") else ""
+        return bool(files or re.search(r"(?:^|[/@\[])(?:127(?:\.\d+){3}|localhost|::1)(?=[]:/]|$)", server))
 
     @property
     def in_memory(self) -> bool:

@@ -368,7 +368,10 @@ GENERATE = (
         "resolutions", str, RESOLUTIONS, DATA, several=True,
         help="One data set each. imagenet: ImageNet's mixture of sizes and qualities.",
     ),
-    Option("count", int, 1000, DATA, "Images of each resolution. A higher count enlarges an existing set.", least=1),
+    Option(
+        "count", int, 1000, DATA, "Images of each resolution. A higher count enlarges an existing set.", least=1,
+        typed="--images --count",
+    ),
     Option("mean_size", str, None, DATA, "Mean size of a file, such as 110kB.", usual="as in ImageNet"),
     Option("classes", int, 10, DATA, "Number of class directories.", least=1),
     Option("seed", int, 0, DATA, "The same seed gives the same files.", least=0),

@@ -16,7 +16,7 @@ from loaderprobe.render.document import Cell, Column, Document, Paragraph, Part,
 from loaderprobe.render.figures import EVIDENCE
 from loaderprobe.render.format import counted, grouped, interval, megabytes_per_s, percent, plus_minus, rate, span
 from loaderprobe.render.rows import Value, as_columns
-from loaderprobe.render.words import LIMIT_WORDS, message, place_words, remark_words
+from loaderprobe.render.words import message, place_words, remark_words
 from loaderprobe.stats import median
 from loaderprobe.units import format_bytes, format_duration, format_rate, significant
 
@@ -50,6 +50,7 @@ def bandwidth_document(report: BandwidthReport) -> Document:
     """What it delivers by concurrency, what limits it, what it feeds; then each phase and each rank."""
     best, place, machine = report.best, report.location, report.origin.environment
     made = f"{counted(machine.cores_available, 'core')}, {report.origin.created_utc[:10]}"
+    made = f"on this machine, {made}" if place.is_here else made
     return Document(
         title=f"Storage under {report.path} · {place.filesystem} on {place.source}, {made}",
         headline=_headline(report, best),
@@ -172,7 +173,7 @@ def _feeds(report: BandwidthReport) -> Iterator[Part]:
 
 
 def _feed_row(feed: Feed, in_step: Feed | None, how: How) -> ChartRow:
-    limit = "" if feed.at_least else f", then {LIMIT_WORDS[feed.first_limit]}"
+    limit = "" if feed.at_least else f", then {message(f'supply.{feed.first_limit}', {})}"
     return ChartRow(
         label=feed.accelerator,
         value=f"{'≥' if feed.at_least else ''}{grouped(feed.count)}",

@@ -25,7 +25,10 @@ MESSAGES: dict[str, str] = {
     ),
     "gpu_shared": "{processes:count process} beside this training had its GPU open: compute alone is what that left",
     "measured_again": "segments in which the script did something else than training were measured again",
-    "too_few_samples": "{samples} samples are read in turn, too few to read each once per segment: {needed} are needed",
+    "too_few_samples": (
+        "[{data}: ]{samples} samples are too few to read each once in a cold segment: {needed} are needed[ (--images "
+        "{images})], fewer with a smaller batch or fewer workers, none with --cache warm"
+    ),
     "script_ended": "the script ended within a round",
     "script_interrupted": "it was interrupted within a round",
     "broken_off": "batches or steps took so long that a round was broken off",
@@ -118,9 +121,7 @@ MESSAGES: dict[str, str] = {
     "large_files_in_blocks": "files of more than 16 MiB are read in blocks of 1 MiB at random",
     "large_objects_in_ranges": "objects of more than 16 MiB are read in ranges of 8 MiB at random",
     "listing_cut": "only the first {objects} objects of the listing were taken",
-    "objects_read_again": (
-        "the objects read hold {size_bytes:bytes}; they were read again {times} times, maybe from the store's cache"
-    ),
+    "objects_read_again": "{size_bytes:bytes} of objects were read again {times} times, maybe from the store's cache",
     "requests_retried": "{requests} requests were made again: {why}",
     "part.read_again": "; {size_bytes:bytes} of files, read again {times} times",
     "scratch_file": "a scratch file of {size_bytes:bytes}, read in blocks of 128 KiB",
@@ -500,12 +501,17 @@ MESSAGES: dict[str, str] = {
     # Before a figure of a storage whose limit was not reached.
     "part.at_least": "",
     "part.at_least.yes": "at least ",
-    # What a storage is, and where.
+    # What a storage is, and where, and what limits it.
     "part.objects": "objects of {filesystem} at {source}",
     "part.place": (
         "{filesystem}[ ({kind})] mounted on {mount} from {source}[, device {devices}][, read-ahead "
         "{read_ahead_bytes:KiB}]"
     ),
+    "supply.bandwidth": "bandwidth",
+    "supply.opens": "opens/s",
+    "supply.requests": "requests/s",
+    "supply.client": "client's share",
+    "supply.nic": "node's network",
     # What a cache must answer for a storage to be enough.
     "part.enough_cache": (
         "it feeds all of them where caches answer {hits:percent} of the reads[: {pinned_bytes:bytes} of files pinned "
@@ -801,9 +807,7 @@ MESSAGES: dict[str, str] = {
     ),
     "batch_limit.unknown": "What limits training at batch {size} is not known: {why}.",
     "part.model": "A copy of the model was trained in {precision} on {on:code trained}[; memory limit {limit:bytes}].",
-    "trained.memory": (
-        "[random images in memory of {pixels} x {pixels} pixels|the samples of one batch, repeated, in memory]"
-    ),
+    "trained.memory": "[random images in memory of {pixels} x {pixels} pixels|one batch's samples repeated in memory]",
     "trained.folder": "batches from {data}, loaded by {workers:loader}; files were read as they were found",
     "trained.loader": "a loader's batches",
     # What a GPU waits for, by a recording; and what to do then.
@@ -846,14 +850,10 @@ MESSAGES: dict[str, str] = {
         "{further_s:duration}."
     ),
     "sweep_plan.time": (
-        "It takes about {expected_s:duration}, {open_s:duration} more where a cause stays open; --budget SECONDS gives "
-        "more or less, --thorough all."
+        "These take about {expected_s:duration}, {open_s:duration} more where a cause stays open; --budget SECONDS "
+        "gives more or less, --thorough all."
     ),
     "sweep_plan.time_thorough": "It takes about {expected_s:duration}; --budget SECONDS sets a limit.",
-    "sweep_plan.time_auto": (
-        "These take about {expected_s:duration}, {open_s:duration} more where a cause stays open; --budget SECONDS "
-        "sets a limit for all."
-    ),
     "sweep_plan.budget": (
         "It stays within the budget of {budget_s:duration}[, {each_s:duration} each]; a first round that has begun is "
         "ended, up to 30 s later where steps are slow, and the rest is for --resume."
@@ -922,6 +922,10 @@ MESSAGES: dict[str, str] = {
         "script's loop as the step. The training from here on is thrown away; the script ends when the verdict stands."
         "[ A step also takes from {others:each part.loader}: that counts as compute.]"
     ),
+    "script.waits": (
+        "nothing is measured before {steps} training steps: in {waited_s:duration} {batches} batches were taken, and "
+        "{backward_passes} backward passes made[. A loop without them is measured with --loader {number}]"
+    ),
     "script.round": "{round} …",
     "script.was_paused": (
         "the script did something else than train for {paused_s:duration} between two batches[, most of it in "
@@ -967,7 +971,7 @@ MESSAGES: dict[str, str] = {
     "why_not.several_processes": "{detail} processes train at the same time, not joined by torch.distributed",
     "try.why_not.several_processes": "start the script with one process that trains",
     "why_not.no_backward": "batches were taken, but torch made no backward pass after them in this process",
-    "try.why_not.no_backward": "loaderprobe run --loader NUMBER, if one of the loaders below trains",
+    "try.why_not.no_backward": "loaderprobe run --loader NUMBER: its loop is the step, as of inference",
     "why_not.too_few_steps": "the script ended after too few training steps",
     "try.why_not.too_few_steps": "let it train for longer",
     "why_not.no_such_loader": "there is no loader of that number",

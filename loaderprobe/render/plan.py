@@ -30,7 +30,7 @@ from loaderprobe.render.charts import Bar, Chart, ChartRow, How
 from loaderprobe.render.document import Column, Command, Document, Item, Paragraph, Part, Section, Table, items, table
 from loaderprobe.render.format import MISSING, counted, figure, first_upper, grouped, named, percent, rate, span
 from loaderprobe.render.rows import as_columns
-from loaderprobe.render.words import ENOUGH_MARK, LIMIT_WORDS, enough, message, remark_words
+from loaderprobe.render.words import ENOUGH_MARK, enough, message, remark_words
 from loaderprobe.units import format_bytes, format_duration, format_rate, join_words, significant
 
 PART: dict[PlanPart, str] = {
@@ -138,7 +138,7 @@ def _supply_rows(plan: PlanReport, supply: PlanSupply) -> Iterator[ChartRow]:
         least = "≥" if limit.at_least else ""
         how: How = "unsure" if cached else "measured" if limit.limit.label == "measured" else "specified"
         yield ChartRow(
-            label=LIMIT_WORDS[limit.resource],
+            label=message(f"supply.{limit.resource}", {}),
             value=f"{least}{grouped(limit.feeds)} {ENOUGH_MARK[verdict]}",
             note=f"{least}{amount(limit.limit)}, {'maybe cached' if cached else _shown(limit.limit.label)}",
             bars=(Bar(end=limit.feeds, tone=_TONES[verdict], how=how),),

@@ -253,7 +253,8 @@ def title(report: Report) -> str:
 def measured_on(report: Report) -> str:
     """Storage, machine, day."""
     run, machine = report.run, report.environment
-    places = [f"{place.filesystem} ({join_words(place.devices) or place.kind})" for place in machine.storage]
+    here = ((place, ", on this machine" * place.is_here) for place in machine.storage)
+    places = [f"{place.filesystem} ({join_words(place.devices) or place.kind}{said})" for place, said in here]
     storage = f" on {join_words(list(dict.fromkeys(places)))}" if places else ""
     gpus = join_words(list(dict.fromkeys(gpu.name for gpu in machine.gpus))) or "no GPU"
     return f"{storage}, {machine.cores_available:g} cores, {gpus}, {run.created_utc[:10]}"

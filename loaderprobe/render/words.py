@@ -118,15 +118,6 @@ def knee_words(knee: Knee) -> str:
     return message(f"knee.{end}", facts)
 
 
-LIMIT_WORDS: dict[str, str] = {
-    "bandwidth": "bandwidth",
-    "opens": "opens/s",
-    "requests": "requests/s",
-    "client": "client's share",
-    "nic": "node's network",
-}
-
-
 def enough(there: float, wanted: float, *, at_least: bool, at_most: bool = False) -> str:
     """`enough`, `not enough`, or `not known`: of a lower bound that is too low, or an upper one that is not."""
     if there >= wanted:
@@ -146,14 +137,15 @@ def enough_mark(there: float, wanted: float, *, at_least: bool = False) -> str:
 def place_words(place: StorageLocation) -> str:
     """`ext4 (block) mounted on /data from /dev/vdb1, device vda, read-ahead 128 KiB`."""
     hidden = "" if place.kind in ("memory", "network", "fuse") else "not visible"
-    facts = {
-        **values(place),
-        "kind": "" if place.kind == "unknown" else place.kind,
-        "devices": join_words(place.devices) or hidden,
-    }
+    facts = {**values(place), "devices": join_words(place.devices) or hidden}
+    facts |= {"kind": ""} if place.kind == "unknown" else {}
     return message("part.objects" if place.kind == "object" else "part.place", facts)
 
 
 def sweep_plan_words(plan: Sequence[Coded]) -> Iterator[str]:
-    """A sentence for each part."""
-    return (message(f"sweep_plan.{part.code}", part.facts) for part in plan)
+    """A sentence for each part; remarks are what is known beforehand to weaken the result."""
+    for part in plan:
+        if isinstance(part, Remark):
+            yield f"{remark_words(part)}."
+        else:
+            yield message(f"sweep_plan.{part.code}", part.facts)

@@ -94,6 +94,7 @@ class Step:
     """With `metadata`."""
 
 
+OPERATIONS: tuple[MetadataOperation, ...] = ("open", "stat")
 Measured = BandwidthPhase | MetadataPhase | Missing
 """What came of a step; `Missing` ends what it is part of."""
 
@@ -116,10 +117,13 @@ class ProbePolicy:
         missing = {each.name for each in found if isinstance(each, Missing)}
         ladder = [each for each in found if isinstance(each, BandwidthPhase) and each.name == "files"]
         last: tuple[PhaseName, ...] = ("direct", "sequential", "paced")
+        # The most that may follow: most ladders end before their last step.
+        names_left = self.metadata * len(OPERATIONS) * len(self._names_steps())
         step: Step | None = self._rung(ladder) if "files" not in missing else None
-        left = 5
+        left = len(self._rungs()) - len(ladder) + names_left + len(last)
         if step is None and self.metadata and "metadata" not in missing:
-            step, left = self._names([each for each in found if isinstance(each, MetadataPhase)]), 4
+            phases = [each for each in found if isinstance(each, MetadataPhase)]
+            step, left = self._names(phases), names_left - len(phases) + len(last)
         if step is None:
             names = [name for name in last if name not in [asked.name for asked, _ in done]]
             if not names:
@@ -127,18 +131,23 @@ class ProbePolicy:
             step, left = self._of_device(names[0], ladder), len(names)
         return Ask(what=step, done=len(found), total=len(found) + left)
 
+    def _rungs(self) -> Sequence[int]:
+        return self.readers or [2**power for power in range(MOST_READERS.bit_length())]
+
+    def _names_steps(self) -> Sequence[int]:
+        """As many as the files can occupy."""
+        usual = [count for count in METADATA_READERS if count == 1 or PIECES_A_READER * count <= self.files]
+        return self.readers or usual
+
     def _rung(self, ladder: Sequence[BandwidthPhase]) -> Step | None:
-        steps = self.readers or [2**power for power in range(MOST_READERS.bit_length())]
+        steps = self._rungs()
         rates = [phase.bw_bytes for phase in ladder]
         flat = not self.readers and len(rates) > 2 and max(rates[-2:]) < WORTH * max(rates[:-2])
         return None if flat or len(rates) == len(steps) else Step(name="files", readers=steps[len(rates)])
 
     def _names(self, phases: Sequence[MetadataPhase]) -> Step | None:
-        # As many as the files can occupy.
-        usual = [count for count in METADATA_READERS if count == 1 or PIECES_A_READER * count <= self.files]
-        steps = self.readers or usual
-        operations: tuple[MetadataOperation, ...] = ("open", "stat")
-        for operation in operations:
+        steps = self._names_steps()
+        for operation in OPERATIONS:
             rates = [phase.ops_per_s for phase in phases if phase.operation == operation]
             flat = not self.readers and len(rates) > 1 and rates[-1] < WORTH * max(rates[:-1])
             if not flat and len(rates) < len(steps):

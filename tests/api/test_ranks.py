@@ -31,6 +31,7 @@ from loaderprobe.measure import session
 from loaderprobe.measure.pace import Pace
 from loaderprobe.measure.ranks import launch
 from loaderprobe.measure.runner import Order
+from loaderprobe.measure.studies import too_few
 from loaderprobe.measure.user import loader
 from loaderprobe.measure.user.function import agreed, measure_own, named
 from loaderprobe.records.config import SweepSpec
@@ -216,7 +217,13 @@ def test_a_set_too_small_for_its_ranks_is_refused_with_the_number_needed(cache: 
         with pytest.raises(BadValue, match=rf"has {count} images, and .* needs {least}: each rank reads {least // 2}"):
             check_images([files], configs)
     alone = example_files(3)
-    check_images([alone], [example_config(data=alone.fingerprint)])
+    config = example_config(data=alone.fingerprint, workers=2, batch_size=16, cache=cache)
+    check_images([alone], [config])
+    # Of one rank it is said before it is measured: files come again, from memory.
+    found = [note.facts for note in too_few([alone], [config])]
+    assert found == ([{"data": alone.label, "samples": 3, "needed": 224, "images": 224}] if cache == "cold" else [])
+    enough = replace(config, data=example_files(224).fingerprint)
+    assert list(too_few([example_files(224)], [enough])) == []
 
 
 @pytest.mark.parametrize(

@@ -414,7 +414,7 @@ SMALL = ("--resolutions", "64x48", "--count", 70, "--pool", 4)
 def test_sets_are_generated_and_named(tmp_path: Path) -> None:
     """One directory for each resolution, and ImageNet's mixture beside them. Progress, and the command that measures
     from them, are not on standard output."""
-    done = invoke("generate", tmp_path, "--resolutions", "64x48,imagenet", "--count", 8, "--pool", 2)
+    done = invoke("generate", tmp_path, "--resolutions", "64x48,imagenet", "--images", 8, "--pool", 2)
     assert (done.exit_code, done.stdout.split()) == (0, [str(tmp_path / "64x48"), str(tmp_path / "imagenet")])
     assert len(list(tmp_path.rglob("*.JPEG"))) == 16 and f"loaderprobe sweep {tmp_path}\n" in done.stderr
     options: dict[str, Any] = {"resolutions": ["64x48"], "count": 4, "classes": 2, "pool": 4, "mean_size": "3kB"}

@@ -335,6 +335,31 @@ def test_ranks_have_as_much_time_as_one_process_whose_verdict_is_open(
     assert budget_of(request, step_s, in_ranks=in_ranks) == expected
 
 
+@pytest.mark.parametrize(
+    ("trains", "steps", "launched", "lines"),
+    [
+        (True, 8, 1, ("10 s 2 batches were taken, and 2", "20 s 4 batches", "41 s 8 batches")), (True, 1, 1, ()),
+        (False, 8, 1, ("0 backward passes made. A loop without them is measured with --loader 0", "20 s", "41 s")),
+        (True, 8, 2, ()),
+    ],
+)  # fmt: skip
+def test_slow_steps_that_are_waited_for_are_said(
+    tmp_path: Path, trains: bool, steps: int, launched: int, lines: tuple[str, ...]
+) -> None:
+    """Less and less often; of ranks that would all say so, not."""
+    heard, clock = list[str](), FakeClock()
+    request = AttachRequest(run="", scratch=str(tmp_path), command="train.py", budget_s=None, after_steps=99)
+    made = Attachment(request, lambda *each: heard.append(said(*each)), lambda *_: None, launched, clock.now_ns)
+    seen = made.iterator_made(DataLoader(Costly(), batch_size=8))
+    assert seen is not None
+    for _ in range(9):
+        made.next_batch(seen, iter(()), lambda: clock.sleep(0.1))
+        if trains:
+            made.backward()
+        clock.work(5.0 if steps == 8 else 0.1)
+    assert len(heard) == len(lines) and all(map(str.__contains__, heard, lines)), heard
+
+
 @pytest.mark.parametrize("slow", [0, 1, 8])
 def test_a_step_is_as_long_as_those_without_the_longest(tmp_path: Path, slow: int) -> None:
     """One that compiles for 47 s made a budget of five minutes, for steps of 60 ms. Loops may be a batch ahead."""

@@ -23,6 +23,7 @@ from loaderprobe.records.measurement import RejectedCode
 from loaderprobe.records.phases import KindCode
 from loaderprobe.records.rank_processes import NotTogetherCode
 from loaderprobe.records.remark import Remark, each_once, reported
+from loaderprobe.records.supply import SupplyResource
 from loaderprobe.records.verdict import ActionCode, Interval, ReasonCode
 from loaderprobe.render.format import Parts, Sentence, parsed
 from loaderprobe.render.json import result_json, summary_json
@@ -109,6 +110,7 @@ CODES: dict[str, Any] = {
     "reason": ReasonCode, "action": ActionCode, "ladder": LimitCode, "kind": KindCode, "rejected": RejectedCode,
     "unknown_files": UnknownFilesCode, "search": StopCode, "capability": CapabilityName, "step": StepCode,
     "why_not": WhyNot, "apart": NotTogetherCode, "compared": ResultKind, "word": WordReason, "comparison": NoteCode,
+    "supply": SupplyResource,
 }  # fmt: skip
 
 

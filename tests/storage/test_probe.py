@@ -94,6 +94,8 @@ def test_a_cold_ladder(folder: Path) -> None:
     assert codes(measured)["sequential"] == "no_large_file" and measured.metadata == ()
     assert [name for name, _, _ in seen][:2] == ["1 reader", "2 readers"] and len(seen) == 5
     assert all(done < total for _, done, total in seen)
+    totals = [total for *_, total in seen]
+    assert totals == sorted(totals, reverse=True), "what is announced is the most that may come"
 
 
 def test_images_among_which_some_are_cut_are_counted_as_images(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,14 +7,20 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
+from loaderprobe.api.bandwidth import Bandwidth
+from loaderprobe.api.load import load
 from loaderprobe.records.environment import StorageKind, StorageLocation
+from loaderprobe.records.remark import Facts, Remark
+from loaderprobe.render.sweep import measured_on
 from loaderprobe.system import device
 from loaderprobe.system.device import locate, name_calls, read_sectors, reads_from_storage
+from tests.examples.bandwidth import example_bandwidth
 from tests.fakes import example_location
+from tests.stored import RUNS
 from tests.system.fake_kernel import Kernel
 
 SECTORS = {"vda": 10, "vdb": 1, "sda": 100, "sdb": 1000, "sdc": 5, "loop3": 20, "loop4": 7, "zram0": 3}
@@ -337,3 +343,29 @@ def test_the_storage_of_this_machine(tmp_path: Path) -> None:
     shared = Path("/dev/shm")
     if shared.is_dir() and locate(shared).filesystem == "tmpfs":
         assert locate(shared).kind == "memory" and not locate(shared).counts_reads
+
+
+FACTS: Facts = {"device": "loop0", "file": "/a", "filesystem": "ext4", "under": "vda", "cache": "none"}
+LOOP = Remark(code="loop_file", facts=FACTS)
+
+
+@pytest.mark.parametrize(
+    ("changes", "here"),
+    [
+        ({"kind": "network", "source": "127.0.0.1:/srv"}, True), ({"kind": "network", "source": "[::1]:/srv"}, True),
+        ({"kind": "network", "source": "//localhost/srv"}, True), ({"kind": "network", "source": "nas:/srv"}, False),
+        ({"kind": "network", "source": "127.0.0.1.example.org:/srv"}, False),
+        ({"kind": "fuse", "source": "me@127.0.0.1:/srv"}, True), ({"source": "/dev/mapper/localhost"}, False),
+        ({"kind": "object", "source": "http://127.0.0.1:9000"}, True), ({"notes": (LOOP,)}, True),
+        ({"kind": "object", "source": "", "path": "http://localhost:9000/train"}, True),
+        ({"notes": (replace(LOOP, facts={**LOOP.facts, "under": "network"}),)}, False), ({}, False),
+    ],
+)  # fmt: skip
+def test_the_page_says_where_this_very_machine_is_the_storage(changes: dict[str, Any], here: bool) -> None:
+    """A server at a loopback address, or a file as a device, unless that file is elsewhere."""
+    place = replace(example_location("/data"), **changes)
+    assert place.is_here == here
+    assert ("on this machine" in Bandwidth.of(replace(example_bandwidth(), location=place)).headline()) == here
+    run = load(RUNS / "storage").report()
+    environment = replace(run.environment, storage=(place,))
+    assert ("on this machine" in measured_on(replace(run, environment=environment))) == here

@@ -26,8 +26,9 @@ from loaderprobe.records.environment import Origin
 from loaderprobe.records.measurement import Measurement, segments_of
 from loaderprobe.records.phases import BandwidthPhase, StorageCeiling, fastest
 from loaderprobe.records.remark import Facts, Remark
+from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.supply import Feed, PlanPart, PlanSupply, Quantity, SupplyLimit
-from loaderprobe.records.thresholds import UNFAIR, WIDE_RANGE
+from loaderprobe.records.thresholds import UNFAIR, WIDE_RANGE, WORTH
 from loaderprobe.records.trace import TraceRank, TraceReport
 from loaderprobe.records.verdict import Verdict
 
@@ -203,6 +204,16 @@ def _why(measurement: Measurement, verdict: Verdict) -> str:
     if not measurement.storage_counts_reads:
         return "its storage counts no bytes"
     return f"its files were {verdict.files_were}, not cold" if verdict.files_were else "nothing shows what was read"
+
+
+def doubts_of(row: ConfigurationRow, rate: Quantity, how_sure: Remark) -> tuple[Remark, ...]:
+    """That a run is not sure itself, and that training was faster than the rate of compute alone, measured, allows."""
+    trained, most = row.images_per_s, row.config.ranks * rate.high
+    found = [Remark(code="run_not_sure")] if how_sure.facts["level"] == "low" else []
+    if trained and rate.weakest == "measured" and trained.low > most and trained.value > WORTH * most:
+        share = trained.value / (row.config.ranks * rate.value)
+        found.append(Remark(code="faster_than_alone", facts={"share": share}))
+    return tuple(found)
 
 
 _REFUSED: dict[PlanPart, Remark] = {

@@ -204,16 +204,6 @@ def cold_and_fastest(rows: Sequence[ConfigurationRow]) -> ConfigurationRow:
     return max(rows, key=lambda row: (row.config.cache != "warm", row.images_per_s.value if row.images_per_s else 0.0))
 
 
-def doubts_of(row: ConfigurationRow, rate: Quantity, how_sure: Remark) -> tuple[Remark, ...]:
-    """That a run is not sure itself, and that training was faster than the rate of compute alone, measured, allows."""
-    trained, most = row.images_per_s, row.config.ranks * rate.high
-    found = [Remark(code="run_not_sure")] if how_sure.facts["level"] == "low" else []
-    if trained and rate.weakest == "measured" and trained.low > most and trained.value > WORTH * most:
-        share = trained.value / (row.config.ranks * rate.value)
-        found.append(Remark(code="faster_than_alone", facts={"share": share}))
-    return tuple(found)
-
-
 def workload_of(
     measurement: Measurement,
     verdict: Verdict,

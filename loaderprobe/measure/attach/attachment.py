@@ -24,6 +24,7 @@ from loaderprobe.measure.attach.script_ranks import Ranks, ranks_here
 from loaderprobe.measure.session import LEAST_STEPS_IN_A_ROW
 from loaderprobe.measure.user.loader import INTERRUPTED, LoaderRequest, compute_of, measure_loader
 from loaderprobe.protocols import Say
+from loaderprobe.records import values
 from loaderprobe.records.attached import Attached, AttachRequest, WhyNot
 from loaderprobe.records.diagnosis import OwnMeasured
 from loaderprobe.records.measurement import Measurement, segments_of
@@ -246,6 +247,8 @@ class Takeover:
         attributes.update({name: None for name, value in attributes.items() if type(value) is LoopIterator})
 
 
+WAITING_S = 10.0
+"""Of slow steps the first are waited for that long before it is said; then twice as long, and so on."""
 LEAST_BUDGET_S = 60.0
 BUDGET_STEPS = 60
 """The usual budget is that of so many steps: twenty to warm up, and three rounds of training and of compute alone."""
@@ -342,6 +345,10 @@ class Attachment:
         self._keeping = self._said_lacking = False
         self._no_verdict: NoVerdict | None = None
         self._stopped_before = self._round = ""
+        self._silent_s = WAITING_S
+        """Seconds of waiting for the first steps after which that is said again."""
+        self._said_ns = clock()
+        """When something was said of the rounds."""
 
     @property
     def drives(self) -> bool:
@@ -388,6 +395,7 @@ class Attachment:
         seen.in_epoch += 1
         if takeover is not None:
             return takeover.evaluation.next() if takeover.evaluation.has(loop) else self._measured_batch(takeover, loop)
+        self._say_waiting(seen)
         begin_ns = self._clock()
         try:
             batch = take()
@@ -397,6 +405,15 @@ class Attachment:
         self._loaders.took(seen, begin_ns, self._clock())
         self._outside.took()
         return batch
+
+    def _say_waiting(self, seen: ScriptLoader) -> None:
+        """For what the measurement waits, less and less often; of several processes, they would all say so."""
+        waited_s = (self._clock() - (seen.began_ns or self._clock())) / 1e9
+        if waited_s >= self._silent_s and self._launched == 1 and not self._over:
+            self._silent_s = 2 * waited_s
+            facts = {"steps": self._loaders.awaited(self._request.after_steps), "waited_s": waited_s}
+            facts |= values(seen.record(), "batches", "backward_passes")
+            self._say("script.waits", facts | {"number": "" if seen.trained else str(seen.number)})
 
     def backward(self) -> None:
         if not self._here:
@@ -535,6 +552,7 @@ class Attachment:
                 "others": self._loaders.others(seen),
             }
             self._say("script.begins", facts)
+            self._said_ns = self._clock()
         pauses = Pauses(self._clock)
         measure = partial(self._measured, seen, pauses, budget_s, beyond_s)
         coroutine = SessionCoroutine(measure) if ranks is None else ranks.coroutine(measure)
@@ -572,7 +590,7 @@ class Attachment:
         return replace(measured, measurement=replace(measurement, notes=tuple(notes)))
 
     def _on_stage(self, stage: str, done: int, total: int) -> None:
-        """One line a round. Raises BadValue where another process has begun to train meanwhile."""
+        """One line a round, of slow ones more. Raises BadValue where another process has begun to train meanwhile."""
         others = 0 if self._ranks else others_that_train(Path(self._request.scratch))
         if others:
             raise BadValue(
@@ -581,9 +599,10 @@ class Attachment:
                 hint="start the script with one process that trains",
             )
         round_ = stage.partition(":")[0]
-        if self._is_coordinator and stage.startswith("round") and round_ != self._round:
-            self._round = round_
-            self._say("script.round", {"round": round_})
+        is_new, late_s = stage.startswith("round") and round_ != self._round, (self._clock() - self._said_ns) / 1e9
+        if self._is_coordinator and (is_new or late_s >= WAITING_S):
+            self._round, self._said_ns = round_, self._clock()
+            self._say("script.round", {"round": round_ if is_new else stage})
 
     def _measured_batch(self, takeover: Takeover, loop: Loop) -> Any:
         """The next batch of the measurement, for one of the script's loops; raises Finished when it has none.

@@ -342,14 +342,17 @@ class SeenLoaders(Generic[L]):
             if seen.since_update:
                 seen.period, seen.since_update = seen.since_update, 0
 
+    def awaited(self, after_steps: int) -> int:
+        """The steps that are waited for: more where none has updated the model."""
+        return after_steps * (WITHOUT_UPDATE if self.passes and not self._updated else 1)
+
     def choice(self, asked: int | None, after_steps: int) -> L | None:
         """Of the loaders that a training step takes from, the one that it waits for most; or the number `asked` for.
 
         None until it has given `after_steps` batches, and the model was updated: then it is known for how many batches
         gradients are added up.
         """
-        if self.passes and not self._updated:
-            after_steps *= WITHOUT_UPDATE
+        after_steps = self.awaited(after_steps)
         if asked is not None:
             return next((seen for seen in self.all if seen.number == asked and seen.batches >= after_steps), None)
         if self._fresh or not self.current or min(seen.passes.steps for seen in self.current) < after_steps:
