@@ -100,7 +100,7 @@ IN_CHILDREN = ("measure.session", "measure.segments", "measure.user", "measure.a
     [
         (SHOWING, ("report", STORED), 16_550, MEASURING), (SHOWING, ("plan", "--json", STORED), None, ()),
         (SHOWING, ("report", "--format", "csv", STORED), None, ()),
-        (SHOWING, ("report", "--format", "html", STORED), None, ()), (SWEEPING, (), 26_050, IN_CHILDREN),
+        (SHOWING, ("report", "--format", "html", STORED), None, ()), (SWEEPING, (), 26_060, IN_CHILDREN),
     ],
     ids=["report", "plan", "csv", "html", "the parent of a sweep"],
 )  # fmt: skip
