@@ -649,8 +649,8 @@ MESSAGES: dict[str, str] = {
     "action.prefetch": "prefetch {batches} batches in each worker",
     "action.files_in_memory": (
         "[leave {bytes:bytes} of memory to the page cache, which holds {share:percent} of the files and answers "
-        "{hits_low-hits_high:range percent} of the reads from epoch 2 on|keep all files[ ({bytes:bytes}; up to "
-        "{most:bytes} fit)] in the page cache, as from epoch 2 on]"
+        "{hits_low-hits_high:range percent} of the reads from epoch 2 on|keep all files cached, as after epoch 1[ "
+        "({bytes:bytes}; {most:bytes} fit)]]"
     ),
     "action.files_pinned": (
         "pin {share:percent} of the files in memory ({bytes:bytes}, by vmtouch -l or a copy in tmpfs), which answers "
