@@ -173,7 +173,8 @@ def items(entries: Iterable[tuple[str, str]]) -> tuple[Item, ...]:
 def tags(texts: Iterable[str]) -> tuple[Paragraph, ...]:
     """These texts beside each other; nothing where there are none."""
     found = tuple(texts)
-    return (Paragraph(text=", ".join(found), tags=found),) if found else ()
+    between = "; " if any("," in text for text in found) else ", "
+    return (Paragraph(text=between.join(found), tags=found),) if found else ()
 
 
 def few(names: Sequence[str]) -> list[str]:
