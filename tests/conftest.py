@@ -8,22 +8,26 @@ import gc
 import multiprocessing
 import multiprocessing.util
 import os
+import pickle
 import signal
 import sys
 import tempfile
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
 from PIL import Image
 
+from loaderprobe.api import load
 from loaderprobe.datasets.folder import generated_set
 from loaderprobe.datasets.generate.generate import generate, set_asked_for
 from loaderprobe.measure.runner import ForkServer, Order
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, RunFailure
+from loaderprobe.records.report import Report
 from loaderprobe.store import run_directory
 from loaderprobe.system.device import locate
 from loaderprobe.system.host import SystemClock
@@ -145,14 +149,23 @@ def pytest_unconfigure() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _made_once() -> Iterator[None]:
-    """The command line, which many tests ask for, takes a fiftieth of a second to make."""
+    """The command line, which many tests ask for, and the report on a stored run, for each content of it."""
     import typer.main
     import typer.testing
 
     command_of = functools.cache(typer.main.get_command)
+    build, built = load.build_report, dict[bytes, Report]()
+
+    def build_once(**given: Any) -> Report:
+        content = pickle.dumps(given)
+        if content not in built:
+            built[content] = build(**given)
+        return built[content]
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(typer.main, "get_command", command_of)
         patch.setattr(typer.testing, "_get_command", command_of)
+        patch.setattr(load, "build_report", build_once)
         yield
 
 

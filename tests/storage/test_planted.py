@@ -107,7 +107,7 @@ def test_a_sweep_holds_the_disk_against_its_ceiling(
 
     def fill(folder: Path) -> None:
         # As many as a segment takes: all are read before they are warm.
-        for path in photographs.absolute(0, 104):
+        for path in photographs.absolute(0, 52):
             place = folder / "photographs" / path.parent.name
             place.mkdir(parents=True, exist_ok=True)
             shutil.copy(path, place)
@@ -119,7 +119,7 @@ def test_a_sweep_holds_the_disk_against_its_ceiling(
     with inside(disk, os.getpid(), fork_server._process.pid):
         summary = run(
             "sweep", disk.folder / "photographs", "--workers", 2, "--no-serial", "--compute", "emulated:mlperf-h100",
-            "--batch-size", 4, "--rounds", 1, "--budget", 60, "--json", "--out", tmp_path / "run",
+            "--batch-size", 2, "--rounds", 1, "--budget", 60, "--json", "--out", tmp_path / "run",
         )  # fmt: skip
     (cold,) = summary["configurations"]
     bound = cold["bound"]
