@@ -105,7 +105,10 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses by marker
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """A planted disk keeps its rate, and a GPU its clock, only while nothing else runs: their files are the last."""
+    """A planted disk keeps its rate, and a GPU its clock, only while nothing else runs: their files are the last.
+
+    Each file is run by one process, and by the same all files that need a warm Python, which takes seconds to start.
+    """
     for item in items:
         if "plant_disk" in getattr(item, "fixturenames", ()) or item.get_closest_marker("gpu"):
             item.add_marker(pytest.mark.alone)
@@ -113,6 +116,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.path in last and not item.get_closest_marker("alone"):
             item.add_marker(pytest.mark.alone)  # by then others may run that nothing should run beside
+    warm = {item.path for item in items if "python" in getattr(item, "fixturenames", ())}
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group("python" if item.path in warm else str(item.path.relative_to(HERE))))
     items.sort(key=lambda item: (item.path in last, not item.path.relative_to(HERE).as_posix().startswith(FIRST)))
     config.stash[TURN] = os.open(HERE, os.O_RDONLY)
     fcntl.flock(config.stash[TURN], fcntl.LOCK_SH)
