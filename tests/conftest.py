@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 from PIL import Image
+from xdist.scheduler import LoadFileScheduling
 
 from loaderprobe.api import load
 from loaderprobe.datasets.folder import generated_set
@@ -105,10 +106,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses by marker
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """A planted disk keeps its rate, and a GPU its clock, only while nothing else runs: their files are the last.
-
-    Each file is run by one process, and by the same all files that need a warm Python, which takes seconds to start.
-    """
+    """A planted disk keeps its rate, and a GPU its clock, only while nothing else runs: their files are the last."""
     for item in items:
         if "plant_disk" in getattr(item, "fixturenames", ()) or item.get_closest_marker("gpu"):
             item.add_marker(pytest.mark.alone)
@@ -116,12 +114,27 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.path in last and not item.get_closest_marker("alone"):
             item.add_marker(pytest.mark.alone)  # by then others may run that nothing should run beside
-    warm = {item.path for item in items if "python" in getattr(item, "fixturenames", ())}
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group("python" if item.path in warm else str(item.path.relative_to(HERE))))
     items.sort(key=lambda item: (item.path in last, not item.path.relative_to(HERE).as_posix().startswith(FIRST)))
     config.stash[TURN] = os.open(HERE, os.O_RDONLY)
     fcntl.flock(config.stash[TURN], fcntl.LOCK_SH)
+
+
+class Scheduler(LoadFileScheduling):
+    """One process runs all tests of a file, and those of all files that need a warm Python, which is slow to start."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file: str = super()._split_scope(nodeid)
+        return "python" if "python: str" in _text_of(HERE.parent / file) else file
+
+
+@functools.cache
+def _text_of(file: Path) -> str:
+    return file.read_text()
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduler:
+    """In place of `--dist loadfile`."""
+    return Scheduler(config, log)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
