@@ -22,6 +22,7 @@ from hypothesis import settings
 from PIL import Image
 from xdist.scheduler import LoadFileScheduling
 
+from loaderprobe.analyze.report import build_report
 from loaderprobe.api import load
 from loaderprobe.datasets.folder import generated_set
 from loaderprobe.datasets.generate.generate import generate, set_asked_for
@@ -59,6 +60,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
     A shell lets what it starts in the background, and its children, ignore Ctrl-C, which tests send to theirs.
     """
+    vars(load)["build_report"] = _built_once
     settings.register_profile("untimed", deadline=None, max_examples=25)
     settings.load_profile("untimed")
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
@@ -69,6 +71,18 @@ def pytest_configure(config: pytest.Config) -> None:
         vars(multiprocessing.util)["spawnv_passfds"] = lambda *_: _leave_out("os.posix_spawn", None)
         # What a test had begun when it was left out is never closed.
         config.addinivalue_line("filterwarnings", "ignore::pytest.PytestUnraisableExceptionWarning")
+
+
+BUILT: dict[bytes, Report] = {}
+"""By all that it is of."""
+
+
+def _built_once(**given: Any) -> Report:
+    """The report on a stored run, which many tests ask for in many forms."""
+    content = pickle.dumps(given)
+    if content not in BUILT:
+        BUILT[content] = build_report(**given)
+    return BUILT[content]
 
 
 STARTS = {"subprocess.Popen", "os.fork", "os.posix_spawn"}
@@ -168,23 +182,14 @@ def pytest_unconfigure() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _made_once() -> Iterator[None]:
-    """The command line, which many tests ask for, and the report on a stored run, for each content of it."""
+    """The command line, which many tests ask for, takes a fiftieth of a second to make."""
     import typer.main
     import typer.testing
 
     command_of = functools.cache(typer.main.get_command)
-    build, built = load.build_report, dict[bytes, Report]()
-
-    def build_once(**given: Any) -> Report:
-        content = pickle.dumps(given)
-        if content not in built:
-            built[content] = build(**given)
-        return built[content]
-
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(typer.main, "get_command", command_of)
         patch.setattr(typer.testing, "_get_command", command_of)
-        patch.setattr(load, "build_report", build_once)
         yield
 
 
