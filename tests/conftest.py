@@ -170,9 +170,15 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         fcntl.flock(item.config.stash[TURN], fcntl.LOCK_UN)
 
 
-def pytest_collection_finish() -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
     """What is imported stays: each search for garbage in torch and all tests takes a third of a second."""
-    gc.freeze()
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_unconfigure() -> None:
