@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 from PIL import Image
-from xdist.scheduler import LoadFileScheduling
+from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
 from loaderprobe.analyze.report import build_report
 from loaderprobe.api import load
@@ -133,7 +133,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     fcntl.flock(config.stash[TURN], fcntl.LOCK_SH)
 
 
-class Scheduler(LoadFileScheduling):
+class Scheduler(LoadFileScheduling):  # type: ignore[misc]  # it has no types
     """One process runs all tests of a file, and those of all files that need a warm Python, which is slow to start."""
 
     def _split_scope(self, nodeid: str) -> str:
