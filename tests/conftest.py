@@ -9,6 +9,7 @@ import multiprocessing
 import multiprocessing.util
 import os
 import pickle
+import re
 import signal
 import sys
 import tempfile
@@ -133,12 +134,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     fcntl.flock(config.stash[TURN], fcntl.LOCK_SH)
 
 
+SERVERS = {"python": "python: str", "forkserver": "measure_real: |short_sweeps"}
+"""What takes seconds to start, and how a file asks for it."""
+
+
 class Scheduler(LoadFileScheduling):  # type: ignore[misc]  # it has no types
-    """One process runs all tests of a file, and those of all files that need a warm Python, which is slow to start."""
+    """One process runs all tests of a file, and those of all files that need the same server."""
 
     def _split_scope(self, nodeid: str) -> str:
         file: str = super()._split_scope(nodeid)
-        return "python" if "python: str" in _text_of(HERE.parent / file) else file
+        text = _text_of(HERE.parent / file)
+        shared = (server for server, asked in SERVERS.items() if re.search(asked, text))
+        return file if "mark.alone" in text else next(shared, file)
 
 
 @functools.cache
