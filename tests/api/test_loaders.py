@@ -220,7 +220,7 @@ def test_a_budget_that_discovery_used_up_is_said_to_be_too_small(
         made.append(budget_s)
         return Spent(budget_s)
 
-    asked = {"budget_s": 30.0, "beyond_s": 0.001, "ceiling": False, "deadline": deadline}
+    asked = {"budget_s": 30.0, "beyond_s": 0.001, "ceiling": False, "deadline": deadline, "rounds": 2}
     found = judge(DataLoader(RawImages(paths), 4), lambda _: None, **asked)
     (said,) = (note.facts["budget_s"] for note in found.measurement.notes if note.code == "no_time")
     assert 30 < float(said) <= 60 and made == [30.001]
@@ -243,7 +243,7 @@ def test_a_data_set_that_keeps_its_samples_is_judged_on_new_ones(
     small for that is judged on later epochs, and both have the rate of the first."""
     # Batches of two: those that are ready when a segment begins count for little.
     loader = DataLoader(samples.Kept(samples_), batch_size=2, num_workers=workers)
-    found = judge(loader, lambda batch: None, modes=("warm",))
+    found = judge(loader, lambda batch: None, modes=("warm",), rounds=2)
     assert (found.measurement.access == "fresh") == new
     # They come from no file, so none is cold or warm: that once kept the verdict open.
     assert found.measurement.config.cache == "as-found"
