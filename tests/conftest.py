@@ -8,22 +8,29 @@ import gc
 import multiprocessing
 import multiprocessing.util
 import os
+import pickle
+import re
 import signal
 import sys
 import tempfile
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
 from PIL import Image
+from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
+from loaderprobe.analyze.report import build_report
+from loaderprobe.api import load
 from loaderprobe.datasets.folder import generated_set
 from loaderprobe.datasets.generate.generate import generate, set_asked_for
 from loaderprobe.measure.runner import ForkServer, Order
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, RunFailure
+from loaderprobe.records.report import Report
 from loaderprobe.store import run_directory
 from loaderprobe.system.device import locate
 from loaderprobe.system.host import SystemClock
@@ -54,6 +61,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
     A shell lets what it starts in the background, and its children, ignore Ctrl-C, which tests send to theirs.
     """
+    vars(load)["build_report"] = _built_once
     settings.register_profile("untimed", deadline=None, max_examples=25)
     settings.load_profile("untimed")
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
@@ -64,6 +72,18 @@ def pytest_configure(config: pytest.Config) -> None:
         vars(multiprocessing.util)["spawnv_passfds"] = lambda *_: _leave_out("os.posix_spawn", None)
         # What a test had begun when it was left out is never closed.
         config.addinivalue_line("filterwarnings", "ignore::pytest.PytestUnraisableExceptionWarning")
+
+
+BUILT: dict[bytes, Report] = {}
+"""By all that it is of."""
+
+
+def _built_once(**given: Any) -> Report:
+    """The report on a stored run, which many tests ask for in many forms."""
+    content = pickle.dumps(given)
+    if content not in BUILT:
+        BUILT[content] = build_report(**given)
+    return BUILT[content]
 
 
 STARTS = {"subprocess.Popen", "os.fork", "os.posix_spawn"}
@@ -114,6 +134,30 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     fcntl.flock(config.stash[TURN], fcntl.LOCK_SH)
 
 
+SERVERS = {"python": "python: str", "forkserver": "measure_real: |short_sweeps"}
+"""What takes seconds to start, and how a file asks for it."""
+
+
+class Scheduler(LoadFileScheduling):  # type: ignore[misc]  # it has no types
+    """One process runs all tests of a file, and those of all files that need the same server."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file: str = super()._split_scope(nodeid)
+        text = _text_of(HERE.parent / file)
+        shared = (server for server, asked in SERVERS.items() if re.search(asked, text))
+        return file if "mark.alone" in text else next(shared, file)
+
+
+@functools.cache
+def _text_of(file: Path) -> str:
+    return file.read_text()
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduler:
+    """In place of `--dist loadfile`."""
+    return Scheduler(config, log)
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Others need not wait for this process."""
     if turn := session.config.stash.get(TURN, None):
@@ -133,9 +177,15 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         fcntl.flock(item.config.stash[TURN], fcntl.LOCK_UN)
 
 
-def pytest_collection_finish() -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
     """What is imported stays: each search for garbage in torch and all tests takes a third of a second."""
-    gc.freeze()
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_unconfigure() -> None:

@@ -232,9 +232,11 @@ def main(listener: int, parent: int) -> None:
     """The server; in a child the command, which ends as Python ends."""
     die_with_parent(parent)
     own_path = [entry for entry in sys.path if entry != str(ROOT)]
+    gc.disable()  # nothing of what is imported is garbage
     for name in IMPORTED:
         importlib.import_module(name)
     gc.freeze()
+    gc.enable()
     asked, files = serve(socket.socket(fileno=listener))
     error = None
     try:

@@ -14,11 +14,11 @@ import pytest
 import torch
 
 from loaderprobe.api.diagnose import Diagnosis
-from tests.api.conftest import Judge, _short_segments, judge
+from tests.api.conftest import Judge, _scripted_waits, _short_segments, judge
 from tests.libraries.data import jpegs
 from tests.said import all_said
 
-__all__ = ["_short_segments", "judge"]  # fixtures
+__all__ = ["_scripted_waits", "_short_segments", "judge"]  # fixtures
 Row = tuple[str, ...]
 ROWS: list[Row] = []
 
