@@ -98,7 +98,7 @@ IN_CHILDREN = ("measure.session", "measure.segments", "measure.user", "measure.a
 @pytest.mark.parametrize(
     ("script", "words", "most", "without"),
     [
-        (SHOWING, ("report", STORED), 16_550, MEASURING), (SHOWING, ("plan", "--json", STORED), None, ()),
+        (SHOWING, ("report", STORED), 16_580, MEASURING), (SHOWING, ("plan", "--json", STORED), None, ()),
         (SHOWING, ("report", "--format", "csv", STORED), None, ()),
         (SHOWING, ("report", "--format", "html", STORED), None, ()), (SWEEPING, (), 26_060, IN_CHILDREN),
     ],
