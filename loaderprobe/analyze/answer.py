@@ -465,8 +465,8 @@ def _longer(report: Report, rows: Rows) -> list[NextStep]:
     taken = max((float(note.facts["share"]) for note in notes if note.code == "others_took"), default=None)
     remark = Remark(code="measure_again" if changed else "measure_longer")
     remark = remark if taken is None else Remark(code="measure_alone", facts={"share": taken})
-    # Rounds that were asked for are added to those that there are.
-    again = resumed(report.run) if any(row.key in cut for row in short) else ""
+    # Rounds that were asked for are added to those that there are, unless the machine was another one then.
+    again = resumed(report.run) if any(row.key in cut for row in short) and not changed else ""
     command = f"{again} --budget {budget_s}".lstrip()
     return [NextStep(remark=remark, command=command, configurations=_keys(short))]
 

@@ -119,8 +119,11 @@ def too_small(files: FileSet, config: RunConfig) -> Remark | None:
 
 
 def too_few(files: Iterable[FileSet], configs: Sequence[RunConfig]) -> Iterator[Remark]:
-    """Of sets too small for the shortest cold segment to read each file once, and the most images that one takes."""
-    for there in files:
+    """Of sets too small for the shortest cold segment to read each file once, and the most images that one takes.
+
+    Samples that are read by their keys are dropped from memory between reads.
+    """
+    for there in (each for each in files if each.streamed or not each.places):
         needed = 0
         for config in configs:
             if config.data == there.fingerprint and config.cache != "warm":

@@ -29,7 +29,7 @@ _IMPORTS = {
     "energon": "megatron.energon",
 }  # fmt: skip
 _OF_LIBRARIES = iter_modules([str(Path(__file__).parents[1] / "loaders" / "libraries")])
-LIBRARIES = {each.name: _IMPORTS.get(each.name, each.name) for each in _OF_LIBRARIES}
+LIBRARIES = {each.name: _IMPORTS.get(each.name, each.name) for each in _OF_LIBRARIES if each.name[0] != "_"}
 """What each loader beside torch's imports: a module in `loaders/libraries/`, whose name is its extra's, too."""
 NO_SERIAL = ("spdl", "dali")
 """Loaders that cannot work in the training thread."""

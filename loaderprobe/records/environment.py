@@ -50,7 +50,7 @@ class StorageLocation:
         """True where this very machine serves it: by a server at a loopback address, or from a file as a device."""
         files = {note.facts["under"] for note in self.notes if note.code == "loop_file"} - {"network", "fuse"}
         server = (self.source or self.path) if self.kind in ("network", "fuse", "object") else ""
-        return bool(files or re.search(r"(?:^|[/@\[])(?:127(?:\.\d+){3}|localhost|::1)(?=[]:/]|$)", server))
+        return bool(files or re.search(r"(?:^|//|[@\[#])(?:127(?:\.\d+){3}|localhost|::1)(?=[]:/]|$)", server))
 
     @property
     def in_memory(self) -> bool:

@@ -56,7 +56,7 @@ def bandwidth_document(report: BandwidthReport) -> Document:
         headline=_headline(report, best),
         subline=_condition(report, best) if best else "",
         tone=_TONES[report.cache_of(best)][0] if best else "inconclusive",
-        unsure=best is None or report.cache_of(best) not in FROM_STORAGE or report.read_again is not None,
+        unsure=best is None or report.from_memory or best.cache not in FROM_STORAGE or report.read_again is not None,
         sections=tuple(_sections(report, best)),
     )
 
@@ -66,7 +66,9 @@ def _headline(report: BandwidthReport, best: BandwidthPhase | None) -> str:
         return "No bandwidth was measured"
     *_, words = _TONES[report.cache_of(best)]
     words = words.replace("Storage delivers", "Storage, or its cache, delivers") if report.read_again else words
-    return words.format(f"{'at least ' if best.at_least else ''}{format_rate(best.bw_bytes)}")
+    # Of steps that came partly from memory it is not known what more readers get.
+    least = best.at_least or (report.from_memory and best.cache in FROM_STORAGE)
+    return words.format(f"{'at least ' if least else ''}{format_rate(best.bw_bytes)}")
 
 
 def _condition(report: BandwidthReport, best: BandwidthPhase) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from decimal import ROUND_UP, Context
 
 from loaderprobe.analyze.advice import no_forecast
 from loaderprobe.analyze.answer import again_with, as_read, best_of, families, firm, first_devices
@@ -29,7 +28,6 @@ FULL = 3
 MOST_LANES = 12
 MOST_GAINS = 5
 SQUARES = {"high": "■■■", "medium": "■■□", "low": "■□□"}
-_UP = Context(prec=2, rounding=ROUND_UP)
 FAR = 6.0
 """A rate of compute alone that is so many times the longest bar is beyond the axis."""
 
@@ -351,11 +349,11 @@ def _opens(some: Sequence[Outlook]) -> Iterator[Line]:
 
 
 def _cores(some: Sequence[Outlook], here: float) -> Iterator[Line]:
-    """Of the data sets for which they are known; whoever buys them rounds up."""
+    """Of the data sets for which they are known."""
     for need in some:
         if need.cores is not None:
             wanted = [need.cores * each.accelerators for each in need.needs]
-            marked = (f"{_UP.create_decimal(f'{count:.6g}'):f} {enough_mark(here, count)}" for count in wanted)
+            marked = (f"{significant(count, 2)} {enough_mark(here, count)}" for count in wanted)
             yield ("CPU cores" if len(some) == 1 else f"CPU cores, {need.data}", *marked, f"{here:g}")
 
 

@@ -26,8 +26,8 @@ MESSAGES: dict[str, str] = {
     "gpu_shared": "{processes:count process} beside this training had its GPU open: compute alone is what that left",
     "measured_again": "segments in which the script did something else than training were measured again",
     "too_few_samples": (
-        "[{data}: ]{samples} samples are too few to read each once in a cold segment: {needed} are needed[ (--images "
-        "{images})], fewer with a smaller batch or fewer workers, none with --cache warm"
+        "[{data}: ]{samples} samples are too few to read each once in a segment: {needed} are needed[ (--images "
+        "{images})], fewer with a smaller batch or fewer workers"
     ),
     "script_ended": "the script ended within a round",
     "script_interrupted": "it was interrupted within a round",
@@ -850,10 +850,14 @@ MESSAGES: dict[str, str] = {
         "{further_s:duration}."
     ),
     "sweep_plan.time": (
-        "These take about {expected_s:duration}, {open_s:duration} more where a cause stays open; --budget SECONDS "
-        "gives more or less, --thorough all."
+        "It takes about {expected_s:duration}, {open_s:duration} more where a cause stays open; --budget SECONDS gives "
+        "more or less, --thorough all."
     ),
     "sweep_plan.time_thorough": "It takes about {expected_s:duration}; --budget SECONDS sets a limit.",
+    "sweep_plan.time_auto": (
+        "These take about {expected_s:duration}, {open_s:duration} more where a cause stays open; --budget SECONDS "
+        "sets a limit for all."
+    ),
     "sweep_plan.budget": (
         "It stays within the budget of {budget_s:duration}[, {each_s:duration} each]; a first round that has begun is "
         "ended, up to 30 s later where steps are slow, and the rest is for --resume."

@@ -26,6 +26,7 @@ from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthReport
 from loaderprobe.records.measurement import RunFailure
 from loaderprobe.records.phases import BandwidthPhase, CacheLabel
 from loaderprobe.records.rank_processes import Node, ReadResult
+from loaderprobe.render.bandwidth import bandwidth_document
 from loaderprobe.storage.by_ranks import RankReader, read_step
 from loaderprobe.system.pagecache import LinuxPageCache
 from loaderprobe.testing import example_config
@@ -302,6 +303,8 @@ def test_no_limit_of_storage(phases: list[BandwidthPhase], changes: dict[str, An
     assert bool(report.feeds) == (by == "probe")
     # The step that is called the best came from storage, where one did.
     assert report.best and (report.best.cache == "cold") == any(phase.cache == "cold" for phase in phases)
+    shown, cold = bandwidth_document(report), report.best.cache == "cold"
+    assert shown.unsure == (by == "memory") and ("at least" in shown.headline) == cold
 
 
 def test_a_ladder_that_was_cut_short_has_no_limit() -> None:

@@ -30,7 +30,7 @@ from loaderprobe.measure.sweep import (
     usual_seconds,
 )
 from loaderprobe.policy import Ask, Fixed
-from loaderprobe.records.config import RunConfig, SweepSpec, asks_for
+from loaderprobe.records.config import Auto, RunConfig, SweepSpec, asks_for
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, Missing, RunFailure, Series
 from loaderprobe.records.phases import CacheLabel, StorageCeiling
@@ -270,12 +270,17 @@ def test_time_that_is_left_goes_to_further_rounds_while_one_fits(
     assert found == (expected if isinstance(expected, str) else (expected[0], pytest.approx(expected[1])))
 
 
+AUTO = Auto(workers=True, prefetch_factor=False, most_workers=8)
+
+
 @pytest.mark.parametrize(
     ("count", "changes", "said"),
     [
         (0, {}, "Plan: everything is already measured."),
         (21, {"further": dict(FIRST)}, "Further rounds of 3 configurations measured before. each at least 4.0 s"),
-        (21, {}, "where the cause is still open. about 5 min 57 s, 30 s more. open; --budget"),
+        (21, {}, "where the cause is still open. It takes about 5 min 57 s, 30 s more. open; --budget"),
+        (21, {"auto": AUTO}, "These take about 5 min 57 s, 30 s more. sets a limit for all"),
+        (21, {"auto": AUTO, "thorough": True}, "These take about 11 min 54 s"),
         (21, {"thorough": True}, "about 11 min 54 s; --budget"),
         (21, {"budget_s": 300.0}, "3 rounds, as far as 5 min allow. 5 min, 14 s each. up to 30 s later"),
         (21, {"budget_s": 30.0}, "less than the 2 min 48 s that one round. may be left for --resume"),

@@ -409,11 +409,12 @@ class Attachment:
     def _say_waiting(self, seen: ScriptLoader) -> None:
         """For what the measurement waits, less and less often; of several processes, they would all say so."""
         waited_s = (self._clock() - (seen.began_ns or self._clock())) / 1e9
-        if waited_s >= self._silent_s and self._launched == 1 and not self._over:
-            self._silent_s = 2 * waited_s
+        begun = self._over or self._takeover is not None
+        if waited_s >= self._silent_s and self._launched == 1 and not begun:
+            self._silent_s, chosen = 2 * waited_s, self._request.loader is not None
             facts = {"steps": self._loaders.awaited(self._request.after_steps), "waited_s": waited_s}
             facts |= values(seen.record(), "batches", "backward_passes")
-            self._say("script.waits", facts | {"number": "" if seen.trained else str(seen.number)})
+            self._say("script.waits", facts | {"number": "" if seen.trained or chosen else str(seen.number)})
 
     def backward(self) -> None:
         if not self._here:
@@ -601,7 +602,7 @@ class Attachment:
         round_ = stage.partition(":")[0]
         is_new, late_s = stage.startswith("round") and round_ != self._round, (self._clock() - self._said_ns) / 1e9
         if self._is_coordinator and (is_new or late_s >= WAITING_S):
-            self._round, self._said_ns = round_, self._clock()
+            self._round, self._said_ns = round_ if is_new else self._round, self._clock()
             self._say("script.round", {"round": round_ if is_new else stage})
 
     def _measured_batch(self, takeover: Takeover, loop: Loop) -> Any:
