@@ -310,7 +310,7 @@ def _gains(report: Report, action: Action, rows: Sequence[ConfigurationRow]) -> 
             how: How = advice.how if advice.surely_gains else "unsure"
             most = after.high <= after.value > after.low
             alone = row.verdict.rates_images_per_s.compute if row.verdict else None
-            words = f"{rate(after.value)}{f' of {rate(alone)}' if alone else ''}"
+            words = f"{rate(after.value)}{f' of {rate(alone)}' if alone and after.value <= alone else ''}"
             words = f"→ ≤{words}" if most else f"→ {words} ({rate(after.low)} to {rate(after.high)})"
             found.append(
                 ChartRow(

@@ -358,6 +358,12 @@ def test_slow_steps_that_are_waited_for_are_said(
             made.backward()
         clock.work(5.0 if steps == 8 else 0.1)
     assert len(heard) == len(lines) and all(map(str.__contains__, heard, lines)), heard
+    # Whoever names a loader is not advised to name one.
+    named = Attachment(
+        replace(request, loader=0), lambda *each: heard.append(said(*each)), lambda *_: None, launched, clock.now_ns
+    )
+    named.next_batch(seen, iter(()), lambda: clock.sleep(0.1))
+    assert len(heard) == len(lines) + bool(lines) and "--loader" not in "".join(heard[len(lines) :])
 
 
 @pytest.mark.parametrize("slow", [0, 1, 8])
