@@ -443,10 +443,7 @@ def as_read(action: Action) -> Hashable:
 
 
 def _longer(report: Report, rows: Rows) -> list[NextStep]:
-    """To measure longer, where for want of time less than half of the best configurations have a cause that holds.
-
-    Without the other processes, where those took cores meanwhile; again, where the machine changed.
-    """
+    """To measure longer, without others, or again on a machine that changed: where few of the best have a sound cause."""
     best, of_all = best_of(report, rows), report.run.notes
     known = measured(report.configurations)
     said = {row.key: (*row.notes, *filter(_mostly_taken, of_all)) for row in known}

@@ -247,11 +247,9 @@ def _all_disturbed(found: Experiments, name: SingleCause) -> Reason | None:
 
 
 def inconclusive(found: Experiments, reason: Reason, evidence: tuple[Evidence, ...]) -> Bound:
-    """No cause; but the side, where enough rounds show that the loader starves training, or fewer show it clearly.
-
-    A loader that alone is slower than in training was held up: of few rounds it may be the one that counts.
-    """
+    """No cause; but the side, where enough rounds show that the loader starves training, or fewer show it clearly."""
     enough = len(found.end_to_end) >= thresholds.ENOUGH_ROUNDS
+    # A loader that alone is slower than in training was held up.
     sound = thresholds.WORTH * (found.loader_over_training or 0.0) >= 1
     lead = thresholds.OPEN_LEAD if enough else thresholds.CERTAIN_LEAD
     side: Side = "input" if (enough or sound) and _starves(found, lead) else "inconclusive"
