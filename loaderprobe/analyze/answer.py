@@ -443,7 +443,7 @@ def as_read(action: Action) -> Hashable:
 
 
 def _longer(report: Report, rows: Rows) -> list[NextStep]:
-    """To measure longer, without others, or again on a machine that changed: where few of the best have a sound cause."""
+    """To measure longer, without others, or again on a machine that changed: where few of the best have a cause."""
     best, of_all = best_of(report, rows), report.run.notes
     known = measured(report.configurations)
     said = {row.key: (*row.notes, *filter(_mostly_taken, of_all)) for row in known}
