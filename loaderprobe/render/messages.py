@@ -950,7 +950,7 @@ MESSAGES: dict[str, str] = {
     "part.loader": "loader {number} ({dataset}, [batch size {batch_size}, ]{workers:workers})",
     # Why a command, or a process of it, has no verdict, and what was seen of its training.
     "script.no_verdict": "no verdict[: {reason}[. Try: {hint}]]",
-    "script.exit_code": "no verdict: the command ended with exit code {exit_code}, and no process was measured",
+    "script.exit_code": "no verdict: the command ended with exit code {exit_code}, not measured. Try: run it by itself",
     "script.no_training": (
         "no verdict: torch was imported, but no DataLoader was iterated and no backward pass made in a process that "
         "ended by itself. Try: let it train, and end by itself"
