@@ -62,7 +62,7 @@ def test_one_rank_reads_and_one_that_fails_is_named_with_its_host(tmp_path: Path
     assert found.limit.code in ("one_step_of_ranks", "probe_busy", "from_memory") and found.kind.kind == "unknown"
     failing = coordinator_of_one(failure(example_config(), "it was killed by SIGKILL", stage="run 1", rank=1, host="b"))
     with pytest.raises(LoaderprobeError, match=r"rank 1 \(b\): it was killed by SIGKILL \(run 1\)"):
-        loaderprobe.bandwidth(tmp_path, coordinator=failing)
+        loaderprobe.bandwidth(tmp_path, coordinator=failing, readers=2, seconds=0.1)
     (tmp_path / "one").mkdir()
     (tmp_path / "one" / "0.jpg").write_bytes(bytes(50_000))
     with pytest.raises(BadValue, match="has 1 file to read, too few for 1 rank of 1 reader: 4 are needed"):
