@@ -185,14 +185,14 @@ def _mostly_taken(note: Remark) -> bool:
     return note.code == "others_took" and 2 * float(note.facts["segments"]) > float(note.facts["of"])
 
 
-def _changed(row: ConfigurationRow) -> bool:
+def outran(row: ConfigurationRow) -> bool:
     """True where training was faster than compute alone by over a third: the machine changed in between."""
     return row.verdict is not None and (row.verdict.accelerator_utilization or 0.0) > MOST_UNEXPLAINED
 
 
 def _leads(row: ConfigurationRow) -> Speedup | None:
     """The speed-up of the only cause, from a machine that stayed as it was."""
-    if not firm(row) or families(row.bound)[0] not in SPEEDUPS or _changed(row):
+    if not firm(row) or families(row.bound)[0] not in SPEEDUPS or outran(row):
         return None
     found = [speedup for _, speedup in main_speedups(row)]
     return found[0] if len(found) == 1 else None
@@ -302,7 +302,7 @@ def _next_steps(report: Report) -> tuple[NextStep, ...]:
         return (*made, emulated) if measured(rows) else ()
     for some in devices:
         # What rests on an inconclusive row may be said later, but is not what to do next.
-        best = [row for row in best_of(report, some) if not _changed(row)]
+        best = [row for row in best_of(report, some) if not outran(row)]
         sure = [row for row in best if row.bound and row.bound.cause != "inconclusive"]
         gaining = _steps(sure, lambda advice: advice.surely_gains)
         first = sorted(gaining, key=lambda step: (_belongs(step, sure), _most(step)), reverse=True)[:1]
@@ -448,7 +448,7 @@ def _longer(report: Report, rows: Rows) -> list[NextStep]:
     known = measured(report.configurations)
     said = {row.key: (*row.notes, *filter(_mostly_taken, of_all)) for row in known}
     cut = {key for key, notes in said.items() if any(note.code in TOO_SHORT for note in notes)}
-    settled, changed = {row.key for row in best if firm(row)}, {row.key for row in best if _changed(row)}
+    settled, changed = {row.key for row in best if firm(row)}, {row.key for row in best if outran(row)}
     cut -= settled
     held_up = {key for key, notes in said.items() if any(note.code == "others_took" for note in notes)}
     reasons = {row.key: row.bound.reason.code for row in best if row.bound}

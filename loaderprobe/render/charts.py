@@ -123,6 +123,10 @@ class Chart(Part):
             ends = [min(end, _LONGEST_WHISKER * most) for _, end in whiskers]
             object.__setattr__(self, "high", self.low + (_ROOM * (max([most, *ends]) - self.low) or 1.0))
 
+    def on_axis(self, value: float) -> float:
+        """Per cent of the axis; never beyond its ends."""
+        return 100 * min(1.0, max(0.0, (value - self.low) / (self.high - self.low)))
+
 
 TONES: dict[str, str] = {
     **{resource.name: resource.color for resource in RESOURCES},
@@ -144,6 +148,14 @@ MARKS: dict[How, tuple[str, str, str]] = {
     "unsure": ("░", "not sure", "◇"),
 }
 """By how a mark is known: its block in a terminal, what the legend says, and its dot in a terminal."""
+
+
+def whiskers(rows: Sequence[ChartRow]) -> str:
+    """What whiskers stand for: one without a mark in it is no interval but all that is possible; empty without any."""
+    drawn = [row for row in rows if row.interval]
+    return "" if not drawn else "95 % interval" if any(row.bars or row.point for row in drawn) else "possible range"
+
+
 BASE = "base"
 """The tone of a thin line: what is there already, before what a bar adds."""
 _MOST_TICKS = 5
@@ -168,8 +180,3 @@ def ticks(low: float, high: float) -> tuple[float, ...]:
     step = next(size * power for size in (1, 2, 5, 10) if span / (size * power) <= _MOST_TICKS)
     first = -floor(-low / step + 1e-9)
     return tuple(round(step * number, 12) for number in range(first, floor(high / step + 1e-9) + 1))
-
-
-def on_axis(chart: Chart, value: float) -> float:
-    """Per cent of the axis; never beyond its ends."""
-    return 100 * min(1.0, max(0.0, (value - chart.low) / (chart.high - chart.low)))

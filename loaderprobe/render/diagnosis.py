@@ -30,7 +30,8 @@ def diagnosis_document(report: Report) -> Document:
     (row,) = report.configurations
     verdict, detail = row.verdict, row.detail
     assert verdict and detail
-    warnings = [f"Warning: {remark_words(note)}." for note in detail.notes if note.code in _COSTS_ALL]
+    warned = [f"Warning: {remark_words(note)}." for note in detail.notes if note.code in _COSTS_ALL]
+    warnings = tuple(Paragraph(text=warning, strong=True, tone="warning") for warning in warned)
     notes = [note for note in detail.notes if note.code not in _COSTS_ALL]
     first = [advice for step in report.next for advice in step.advice]
     others = [advice for advice in row.advice if advice not in first]
@@ -41,11 +42,7 @@ def diagnosis_document(report: Report) -> Document:
         tone=tone(verdict.bound),
         unsure=verdict.bound.side == "inconclusive",
         sections=(
-            Section(
-                title="Read first",
-                panel="main",
-                parts=tuple(Paragraph(text=warning, strong=True, tone="warning") for warning in warnings),
-            ),
+            Section(title="Read first", panel="main", parts=warnings),
             ladder_section(report, [row], label=what_runs(row)),
             Section(title="How sure", panel="side", parts=tuple(_how_sure(report, row, verdict, detail.sample))),
             *next_sections(report),
@@ -93,7 +90,7 @@ def _subline(row: ConfigurationRow, verdict: Verdict, detail: Detail) -> str:
 
 def _how_sure(report: Report, row: ConfigurationRow, verdict: Verdict, sample: str) -> Iterator[Part]:
     rate, rounds, bound = verdict.images_per_s, verdict.complete_rounds, verdict.bound
-    noise = f"rate ±{percent(rate.half / rate.value)}" if rounds > 1 else "noise not known"
+    noise = f"rate ±{percent(rate.half / rate.value)}" if rounds > 1 else "noise between rounds not known"
     clear = "one cause leads" if bound.firm else "causes alike" if bound.cause == "either" else "inconclusive"
     if bound.firm and rounds > 1:
         for _, lead in main_speedups(row)[:1]:

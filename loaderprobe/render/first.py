@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from loaderprobe.analyze.advice import no_forecast
-from loaderprobe.analyze.answer import again_with, as_read, best_of, families, firm, first_devices
+from loaderprobe.analyze.answer import again_with, as_read, best_of, families, firm, first_devices, outran
 from loaderprobe.records import by_key
 from loaderprobe.records.report import ConfigurationRow, NextStep, Outlook, Report
 from loaderprobe.records.resources import RESOURCE, SPEEDUPS, Resource
@@ -21,13 +21,15 @@ from loaderprobe.render.document import IN_CODE, Command, Document, Item, Line, 
 from loaderprobe.render.format import first_upper, grouped, interval, named, percent, rate, span, times
 from loaderprobe.render.groups import FILES, RowGroup, groups, letters_of, limit_maps, several, short_label, tone
 from loaderprobe.render.words import action_words, code_line, enough_mark, explanation, forecast_words, remark_words
-from loaderprobe.units import format_rate, join_words, significant
+from loaderprobe.units import join_words, significant
 
 FULL = 3
 """Up to so many configurations have a line for each part; more have one line each."""
 MOST_LANES = 12
 MOST_GAINS = 5
 SQUARES = {"high": "■■■", "medium": "■■□", "low": "■□□"}
+MEASURE_AGAIN = ("measure_again", "measure_alone")
+"""First steps of a result that cannot be built on, and so part of its answer."""
 FAR = 6.0
 """A rate of compute alone that is so many times the longest bar is beyond the axis."""
 
@@ -39,6 +41,7 @@ class Step:
     label: str
     verdict: Verdict
     emulated: bool
+    unsure: bool
 
     @property
     def alone(self) -> float | None:
@@ -70,7 +73,7 @@ class Step:
     def free(self, name: str, found: Speedup) -> ChartRow:
         """What is there already, and what training gains if this part cost nothing."""
         now, part = self.verdict.images_per_s.value, self.drawn(name)
-        unsure = self.verdict.bound.cause == "inconclusive" or found.low <= WORTH
+        unsure = self.unsure or self.verdict.bound.cause == "inconclusive" or found.low <= WORTH
         how: How = "unsure" if unsure else found.how
         low, high = (significant(end, 2) for end in (found.low, found.high))
         within = "1 round" if not self.several else "" if low == high or found.at_most else f"{low} to {high}"
@@ -141,8 +144,7 @@ def ladder(steps: Sequence[Step], unit: str) -> Chart:
 
 def limit_words(bound: SideAndCause) -> str:
     """`storage`, `storage or preprocessing`: what limits, where full cores count as what keeps them busy."""
-    parts = families(bound)
-    nouns = [RESOURCE[name].answer or RESOURCE[name].noun if name in RESOURCE else name for name in parts]
+    nouns = [RESOURCE[name].answer or RESOURCE[name].noun if name in RESOURCE else name for name in families(bound)]
     return join_words(nouns, "or")
 
 
@@ -210,7 +212,11 @@ def _subline(report: Report, some: Sequence[RowGroup], shown: Sequence[Configura
         return ""
     sides = {row.bound.side if row.bound else "" for row in shown}
     side = f"{first_upper(sides.pop())}-bound: " if sides in ({"input"}, {"compute"}) else ""
-    of = f"{side}{span(known, percent)}"
+    states = [FILES[row.config.cache] for row in shown]
+    shares = [percent(share) for share in known]
+    by_state = [f"{share} ({state})" for share, state in zip(shares, states, strict=False)]
+    apart = len(shown) == len(set(shares)) == len(set(states)) == 2
+    of = f"{side}{join_words(by_state) if apart else span(known, percent)}"
     here = " No GPU here." if group.emulated and not report.environment.gpus else ""
     if not _one_device(some):
         return f"{of} of compute alone ({'specified' if group.emulated else 'measured'}).{here}"
@@ -252,7 +258,8 @@ def ladder_section(report: Report, rows: Sequence[ConfigurationRow], *, label: s
     unit = f"{sample_of(report)}s/s"
     states = {row.config.cache for row in rows}
     files = f" with {FILES[states.pop()]}" if len(states) == 1 and not label else ""
-    steps = [Step(label or short_label(row, rows), row.verdict, row.emulated) for row in rows if row.verdict]
+    found = ((row, row.verdict) for row in rows if row.verdict)
+    steps = [Step(label or short_label(row, rows), verdict, row.emulated, outran(row)) for row, verdict in found]
     title = f"{first_upper(unit)} now{files}, and if one part cost nothing"
     return Section(title=title, panel="main", parts=(ladder(steps, unit),))
 
@@ -284,7 +291,7 @@ def advice_parts(some: Iterable[Advice], sample: str) -> Iterator[Part]:
 def _change(report: Report, step: NextStep) -> Iterator[Part]:
     command, code = again_with(report.run.command, step.command), ""
     if step.remark:
-        yield Paragraph(text=f"{first_upper(remark_words(step.remark))}.")
+        yield Paragraph(text=f"{first_upper(remark_words(step.remark))}.", strong=step.remark.code in MEASURE_AGAIN)
     else:
         action = step.advice[0].action
         yield Paragraph(text=first_upper(action_words(action, sample=sample_of(report))), strong=True)
@@ -364,14 +371,14 @@ def _needs(report: Report, some: Sequence[Outlook]) -> Section:
     source = "assumed" if first.compute == "cpu" else "specified" if first.specified else "measured"
     sizes = {data.label: data.mean_size_bytes for data in report.run.data}
     lines = (*(_need_line(need, sizes.get(need.data)) for need in some), *_opens(some), *_cores(some, cores))
-    said = f"Each at {percent(first.utilization)} of {rate(first.images_per_s)} images/s ({source}), storage at most "
-    said += f"{percent(first.use)} busy{', a core each to train' * bool(first.cores)}."
+    said = f"Estimated, each at {percent(first.utilization)} of {rate(first.images_per_s)} images/s ({source}), "
+    said += f"storage at most {percent(first.use)} busy{', a core each to train' * bool(first.cores)}."
     missing = dict.fromkeys(remark_words(need.missing) for need in some if need.missing)
     said += "".join(f" No rate of the storage: {why}." for why in missing)
     said += " *: nearest to ImageNet." if any(need.planned for need in some) else ""
     head = (named(first.accelerator), *(f"for {count}" for count in counts), "here")
-    least = " (≥ a minimum)" if any(need.supply and need.supply.at_least for need in some) else " to be enough"
-    marks = f"● enough  ○ not known{least}  ✗ not enough, estimated"
+    least = any(need.supply and need.supply.at_least for need in some)
+    marks = f"● enough  ○ not known{' (≥ reached, maybe more)' if least else ' to be enough'}  ▼ not enough"
     below = (Paragraph(text=marks, tone="legend"), Paragraph(text=said, tone="quiet"))
     title = f"What {named(first.accelerator, join_words([str(count) for count in counts]))} need, cold files"
     return Section(title=title, parts=(Table(head=head, lines=lines), *below))
@@ -382,9 +389,10 @@ def _need_line(need: Outlook, size_bytes: float | None) -> tuple[str, ...]:
     supply = need.supply
     wanted = [each.read_bytes_per_s / need.use for each in need.needs]
     there, at_least = (supply.limit.value, supply.at_least) if supply else (0.0, True)
-    here = f"{'≥' * at_least}{format_rate(there)}" if supply else "not measured"
+    unit, size = ("MB/s", 1e6) if wanted[0] < 1e9 else ("GB/s", 1e9)
+    shown = [f"{grouped(each / size)} {unit}" for each in (*wanted, there)]
     return (
         f"{need.data}{f', {float(significant(size_bytes / 1e3, 2)):g} kB' if size_bytes else ''}{' *' * need.planned}",
-        *(f"{format_rate(needed)} {enough_mark(there, needed, at_least=at_least)}" for needed in wanted),
-        here,
+        *(f"{of} {enough_mark(there, each, at_least=at_least)}" for of, each in zip(shown[:-1], wanted, strict=True)),
+        f"{'≥' * at_least}{shown[-1]}" if supply else "not measured",
     )

@@ -649,7 +649,7 @@ MESSAGES: dict[str, str] = {
     "action.prefetch": "prefetch {batches} batches in each worker",
     "action.files_in_memory": (
         "[leave {bytes:bytes} of memory to the page cache, which holds {share:percent} of the files and answers "
-        "{hits_low-hits_high:range percent} of the reads from epoch 2 on|keep all files cached, as after epoch 1[ "
+        "{hits_low-hits_high:range percent} of the reads from epoch 2 on|cache all files before epoch 1[ "
         "({bytes:bytes}; {most:bytes} fit)]]"
     ),
     "action.files_pinned": (

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from rich.cells import cell_len
 
 from loaderprobe.records.resources import RESOURCE
-from loaderprobe.render.charts import BASE, MARKS, TONES, Bar, Chart, ChartRow, how_known, on_axis, ticks, tones_of
+from loaderprobe.render.charts import BASE, MARKS, TONES, Bar, Chart, ChartRow, how_known, ticks, tones_of, whiskers
 from loaderprobe.render.document import Command, Document, Item, Paragraph, Part, Section, Table, cell_text, unfolded
 from loaderprobe.render.format import visible
 from loaderprobe.render.words import ENOUGH_MARK
@@ -154,7 +154,7 @@ def _ticks(chart: Chart) -> str:
     """The figures below the axis."""
     found = []
     for tick in ticks(chart.low, chart.high):
-        at = on_axis(chart, tick)
+        at = chart.on_axis(tick)
         anchor = "start" if at < 3 else "end" if at > 97 else "middle"
         found.append(f'<text class="quiet" x="{at:.2f}%" y="14" text-anchor="{anchor}">{tick:,.10g}</text>')
     return "".join(found)
@@ -165,10 +165,10 @@ def _marks(chart: Chart, row: ChartRow) -> Iterator[str]:
     top, middle = (_HEIGHT - _THICK) / 2, _HEIGHT / 2
     if chart.unit:
         for tick in ticks(chart.low, chart.high):
-            at = on_axis(chart, tick)
+            at = chart.on_axis(tick)
             yield f'<line class="grid" x1="{at:.2f}%" x2="{at:.2f}%" y1="0" y2="{_HEIGHT}"/>'
     for bar in row.bars:
-        begin, end = on_axis(chart, bar.begin), on_axis(chart, bar.end)
+        begin, end = chart.on_axis(bar.begin), chart.on_axis(bar.end)
         if end <= begin:
             continue
         if bar.tone == BASE:
@@ -178,12 +178,12 @@ def _marks(chart: Chart, row: ChartRow) -> Iterator[str]:
         yield f"<rect {place} {_fill(bar)}/>"
         yield from _letters(chart, row, bar, begin, end)
     if row.level is not None and row.level <= chart.high:
-        at = on_axis(chart, row.level)
+        at = chart.on_axis(row.level)
         yield f'<line class="level" x1="{at:.2f}%" x2="{at:.2f}%" y1="0" y2="{_HEIGHT}"{_dash(row)}/>'
     if row.interval and row.interval[0] < chart.high:
         yield from _whisker(chart, row.interval, middle)
     if row.point:
-        yield _dot(row.point, f"{on_axis(chart, row.point.end):.2f}%", middle)
+        yield _dot(row.point, f"{chart.on_axis(row.point.end):.2f}%", middle)
 
 
 def _letters(chart: Chart, row: ChartRow, bar: Bar, begin: float, end: float) -> Iterator[str]:
@@ -196,7 +196,7 @@ def _letters(chart: Chart, row: ChartRow, bar: Bar, begin: float, end: float) ->
     if bar.letter and end - begin >= _LEAST_LETTER:
         resource = RESOURCE.get(bar.tone)
         ink = resource.ink if resource and bar.how == "measured" else "currentColor"
-        clear = min(end, on_axis(chart, row.interval[0])) if row.interval else end
+        clear = min(end, chart.on_axis(row.interval[0])) if row.interval else end
         at = (begin + max(clear, begin + _LEAST_LETTER)) / 2
         yield (
             f'<text class="letter" x="{at:.2f}%" {place} text-anchor="middle" fill="{ink}">{_safe(bar.letter)}</text>'
@@ -233,7 +233,7 @@ def hatches() -> str:
 
 def _whisker(chart: Chart, interval: tuple[float, float], middle: float) -> Iterator[str]:
     """With a halo, so that it shows on a bar; with an arrow in place of its cap where it passes the end of the axis."""
-    low, high = (on_axis(chart, end) for end in interval)
+    low, high = (chart.on_axis(end) for end in interval)
     caps = [low] if interval[1] > chart.high else [low, high]
     if interval[1] > chart.high:
         head = f"M-7 {middle - 4:g}l7 4l-7 4"
@@ -248,14 +248,13 @@ def _legend(chart: Chart) -> list[tuple[str, str]]:
     """(mark of 20 x 12 pixels, what it stands for) of all that is in use."""
     tones = tones_of(chart, chart.rows).items()
     entries = [(f'<rect width="14" height="12" fill="{TONES[tone]}"/>', words) for tone, words in tones]
-    samples = {how: Bar(end=1, tone="inconclusive", how=how) for how in how_known(_bars(chart))}
-    entries += [
-        (f'<rect x="1" y="1" width="18" height="10" {_fill(bar)}/>', MARKS[how][1]) for how, bar in samples.items()
-    ]
+    for known in how_known(_bars(chart)):
+        filled = _fill(Bar(end=1, tone="inconclusive", how=known))
+        entries.append((f'<rect x="1" y="1" width="18" height="10" {filled}/>', MARKS[known][1]))
     points = how_known(row.point for row in chart.rows if row.point)
     entries += [(_dot(Bar(end=1, tone="inconclusive", how=how), "10", 6), MARKS[how][1]) for how in points]
-    if any(row.interval for row in chart.rows):
-        entries.append(('<path class="whisker" d="M1 2v8M1 6h18M19 2v8"/>', "95 % interval"))
+    if words := whiskers(chart.rows):
+        entries.append(('<path class="whisker" d="M1 2v8M1 6h18M19 2v8"/>', words))
     levels = [row for row in chart.rows if row.level is not None]
     if chart.level and levels:
         how = "" if levels[0].level_how == "measured" else f" ({levels[0].level_how})"

@@ -113,7 +113,7 @@ def _supplies(plan: PlanReport) -> Iterator[Part]:
         return
     least = any(limit.at_least for supply in plan.supplies for limit in supply.limits)
     words = {verdict: f"{mark} {verdict}" for verdict, mark in ENOUGH_MARK.items()}
-    words["not known"] += " (≥ a minimum)" * least
+    words["not known"] += " (≥ reached, maybe more)" * least
     yield Chart(
         rows=rows,
         high=_REACH * plan.asked.accelerators,

@@ -35,7 +35,7 @@ from loaderprobe.render.document import (
     table,
 )
 from loaderprobe.render.figures import COUNTERS, EVIDENCE, OF_LAYOUTS, TABLE, flat, noise_words, reasons, words_of
-from loaderprobe.render.first import advice_parts, first_screen, headed, needs_sections, sample_of
+from loaderprobe.render.first import MEASURE_AGAIN, advice_parts, first_screen, headed, needs_sections, sample_of
 from loaderprobe.render.format import (
     MISSING,
     counted,
@@ -83,14 +83,12 @@ def sweep_document(report: Report) -> Document:
     """The first screen, then every configuration by device and cache state, then what it rests on."""
     found, every = groups(report), report.configurations
     failed = ((full_label(row, every), reasons(row).get("*", "")) for row in every if row.status == "failed")
+    copies = tuple(Paragraph(text=f"{remark_words(each)}.") for each in report.staging)
     document = Document(
         title=title(report),
         sections=(
             *first_screen(report),
-            Section(
-                title="From a copy",
-                parts=tuple(Paragraph(text=f"{remark_words(each)}.") for each in report.staging),
-            ),
+            Section(title="From a copy", parts=copies),
             Section(title="Models, devices and ranks", parts=tuple(_scaling(report)), panel="main"),
             Section(title="Every configuration", parts=tuple(_before_table(report))),
             *(Section(title=group.title, parts=tuple(_of_group(report, group)), level=3) for group in found),
@@ -114,7 +112,8 @@ def doubted(report: Report, document: Document) -> Document:
     """With a title that says so where a verdict is firm on too little, such as one round."""
     if document.tone in ("inconclusive", "failed") or report.how_sure.facts["level"] != "low":
         return document
-    return replace(document, headline=f"Probably: {document.headline}", unsure=True)
+    again = "Measure again. " * any(step.remark and step.remark.code in MEASURE_AGAIN for step in report.next[:1])
+    return replace(document, headline=f"{again}Probably: {document.headline}", unsure=True)
 
 
 def report_columns(report: Report) -> dict[str, list[Value]]:
@@ -196,10 +195,9 @@ def missing(report: Report) -> list[Item]:
 
 
 def _which(some: Sequence[ConfigurationRow], report: Report) -> str:
-    every = report.configurations
     if len(some) == 1:
-        return full_label(some[0], every)
-    return "all" if len(some) == len(measured(every)) else counted(len(some), "configuration")
+        return full_label(some[0], report.configurations)
+    return "all" if len(some) == len(measured(report.configurations)) else counted(len(some), "configuration")
 
 
 def notes(report: Report) -> list[tuple[str, str]]:

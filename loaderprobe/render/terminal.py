@@ -13,7 +13,7 @@ from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from loaderprobe.render.charts import BASE, MARKS, STYLES, Bar, Chart, ChartRow, how_known, on_axis, ticks, tones_of
+from loaderprobe.render.charts import BASE, MARKS, STYLES, Bar, Chart, ChartRow, how_known, ticks, tones_of, whiskers
 from loaderprobe.render.document import (
     IN_CODE,
     Cell,
@@ -214,7 +214,7 @@ def _axis_text(chart: Chart, cells: int) -> str:
     free = 0
     for tick in ticks(chart.low, chart.high):
         words = f"{tick:,.10g}"
-        at = min(round(on_axis(chart, tick) / 100 * cells), cells - len(words))
+        at = min(round(chart.on_axis(tick) / 100 * cells), cells - len(words))
         if at >= free:
             drawn[at : at + len(words)] = words
             free = at + len(words) + 1
@@ -225,7 +225,7 @@ def _cells(chart: Chart, row: ChartRow, cells: int) -> Text:
     """A block a cell; the whisker where no bar is, the level over it; an arrow where one goes on beyond the axis."""
 
     def place(value: float) -> int:
-        return min(cells - 1, round(on_axis(chart, value) / 100 * cells))
+        return min(cells - 1, round(chart.on_axis(value) / 100 * cells))
 
     drawn, styles = [" "] * cells, [""] * cells
     if row.interval:
@@ -236,7 +236,7 @@ def _cells(chart: Chart, row: ChartRow, cells: int) -> Text:
     # Behind each other, short bars would be letters only.
     least = 1 if sum(bar.tone != BASE for bar in row.bars) == 1 else 3
     for bar in row.bars:
-        begin, end = place(bar.begin), round(on_axis(chart, bar.end) / 100 * cells)
+        begin, end = place(bar.begin), round(chart.on_axis(bar.end) / 100 * cells)
         end = max(end, begin + 1) if bar.end > bar.begin else begin
         drawn[begin:end] = _block(bar) * (end - begin)
         styles[begin:end] = [STYLES.get(bar.tone, "")] * (end - begin)
@@ -273,8 +273,8 @@ def _legend(chart: Chart, rows: Sequence[ChartRow]) -> list[str]:
     ]
     hows = how_known(bar for row in rows for bar in row.bars)
     entries += [f"{MARKS[how][0]} {MARKS[how][1]}" for how in hows if how != "measured"]
-    if any(row.interval for row in rows):
-        entries.append("╌ 95 %")
+    if words := whiskers(rows):
+        entries.append(f"╌ {words.removesuffix(' interval')}")
     levels = [row for row in rows if row.level is not None]
     if chart.level and levels:
         entries.append(f"{'│' if levels[0].level_how == 'measured' else '╎'} {chart.level}")

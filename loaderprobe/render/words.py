@@ -125,7 +125,7 @@ def enough(there: float, wanted: float, *, at_least: bool, at_most: bool = False
     return "not known" if at_least else "not enough"
 
 
-ENOUGH_MARK = {"enough": "●", "not known": "○", "not enough": "✗"}
+ENOUGH_MARK = {"enough": "●", "not known": "○", "not enough": "▼"}
 """By what `enough` says."""
 
 

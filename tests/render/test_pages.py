@@ -182,7 +182,7 @@ def test_the_unit_of_a_chart_is_whole() -> None:
 
 def test_a_mark_stays_with_its_figure_and_a_long_head_parts_no_table() -> None:
     """On a phone no mark stands alone in a line; in a terminal a head of names is folded, as others are."""
-    line = ("500x375, 110 kB", "61.8 MB/s ●", "495 MB/s ●", "3.96 GB/s ○", "≥575 MB/s", "4.0, 32, 260 ✗")
+    line = ("500x375, 110 kB", "61.8 MB/s ●", "495 MB/s ●", "3.96 GB/s ○", "≥575 MB/s", "4.0, 32, 260 ▼")
     head = ("accelerator of 500 images/s", "for 1", "for 8", "for 64", "here", "cores needed")
     document = Document(title="", sections=(Section(parts=(Table(head=head, lines=(line,)),)),))
     assert " ".join(line[1:]) in document_text(document, width=80)
