@@ -73,6 +73,11 @@ class Pace:
         latest = LONGEST * self.max_s * steps / seconds
         return max(steps + 1, min(most, usual, slow, self._whole(latest), math.ceil(2 * latest)))
 
+    @property
+    def fewest_cold(self) -> int:
+        """Steps of the shortest cold segment: less than a whole period of the workers is no rate."""
+        return self._whole(MIN_COLD_BATCHES)
+
     def _whole(self, steps: float) -> int:
         return math.ceil(steps / self.multiple) * self.multiple
 

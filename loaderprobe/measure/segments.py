@@ -9,7 +9,7 @@ from itertools import cycle, pairwise
 from pathlib import Path
 from typing import Any
 
-from loaderprobe.measure.pace import MIN_BATCHES, MIN_COLD_BATCHES, Enough, Pace
+from loaderprobe.measure.pace import MIN_BATCHES, Enough, Pace
 from loaderprobe.protocols import Clock, Compute, Evicting, Files, Loader, PageCache, Renewing, Switched, Timed
 from loaderprobe.records import values
 from loaderprobe.records.config import RunConfig
@@ -233,8 +233,8 @@ class Readiness:
         """True when so many cold segments need more new batches than are left."""
         if self.access != "fresh" or not isinstance(self.loader, Renewing):
             return False
-        loader, least = self.config.loader, max(pace.multiple, MIN_COLD_BATCHES)
-        return self.loader.new_left() < segments * (loader.batches_begun + 1 + loader.batches_ahead + least)
+        loader = self.config.loader
+        return self.loader.new_left() < segments * (loader.batches_begun + 1 + loader.batches_ahead + pace.fewest_cold)
 
     def untimed(self, mode: Mode) -> int:
         """Batches to drop after a cold start: in shards and databases the kernel reads ahead."""
@@ -261,7 +261,7 @@ class Readiness:
                 self._extend_pool(untimed + pace.min_batches)
             samples = self.pool * size or (known.count if known else 0)
             batches = samples // size
-        least, once = max(pace.multiple, MIN_COLD_BATCHES), batches - untimed
+        least, once = pace.fewest_cold, batches - untimed
         if self.access != "fresh" and once < least:
             facts: dict[str, float | str] = {"samples": samples, "needed": (untimed + least) * size}
             self.notes.append(Remark(code="too_few_samples", facts=facts))

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from loaderprobe.analyze.verdict.judge import Judged
 from loaderprobe.errors import DamagedRun
-from loaderprobe.measure.pace import MIN_COLD_BATCHES
+from loaderprobe.measure.pace import pace_for
 from loaderprobe.measure.runner import Order
 from loaderprobe.measure.sweep import START_SECONDS, Orders
 from loaderprobe.policy import Ask, Fixed, follow
@@ -127,7 +127,8 @@ def too_few(files: Iterable[FileSet], configs: Sequence[RunConfig]) -> Iterator[
         needed = 0
         for config in configs:
             if config.data == there.fingerprint and config.cache != "warm":
-                batches = untimed(config.loader) + 1 + max(config.loader.workers, MIN_COLD_BATCHES)
+                pace = pace_for(workers=config.loader.workers, rounds=config.rounds, budget_s=None)
+                batches = untimed(config.loader) + 1 + pace.fewest_cold
                 needed = max(needed, config.ranks * config.compute.batch_size * batches)
         if there.count < needed:
             more = needed if there.generated or there.images_found >= needed else ""

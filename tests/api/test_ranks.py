@@ -221,9 +221,9 @@ def test_a_set_too_small_for_its_ranks_is_refused_with_the_number_needed(cache: 
     check_images([alone], [config])
     # Of one rank it is said before it is measured: files come again, from memory.
     found = [note.facts for note in too_few([alone], [config])]
-    assert found == ([{"data": alone.label, "samples": 3, "needed": 224, "images": 224}] if cache == "cold" else [])
-    enough = replace(config, data=example_files(224).fingerprint)
-    assert list(too_few([example_files(224)], [enough])) == []
+    assert found == ([{"data": alone.label, "samples": 3, "needed": 240, "images": 240}] if cache == "cold" else [])
+    enough = replace(config, data=example_files(240).fingerprint)
+    assert list(too_few([example_files(240)], [enough])) == []
 
 
 @pytest.mark.parametrize(
