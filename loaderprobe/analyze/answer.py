@@ -300,13 +300,14 @@ def _next_steps(report: Report) -> tuple[NextStep, ...]:
     if not devices:
         emulated = NextStep(remark=Remark(code="train_on_emulated"), command="--compute emulated:mlperf-h100")
         return (*made, emulated) if measured(rows) else ()
+    full = [row for row in best_of(report, rows) if row.bound and row.bound.cause == "cpu"]
     for some in devices:
         # What rests on an inconclusive row may be said later, but is not what to do next.
         best = [row for row in best_of(report, some) if not outran(row)]
         sure = [row for row in best if row.bound and row.bound.cause != "inconclusive"]
         gaining = _steps(sure, lambda advice: advice.surely_gains)
         first = sorted(gaining, key=lambda step: (_belongs(step, sure), _most(step)), reverse=True)[:1]
-        cores = [more_core for more_core in _more_cores(report, some) if more_core not in made]
+        cores = [more_core for more_core in _more_cores(report, some, full) if more_core not in made]
         made += [step for axis in USUAL for step in _other_choices(best_of(report, some), axis)]
         if not first or (_most(first[0]) >= WORTH and _belongs(first[0], sure)):
             made += first + cores
@@ -316,6 +317,10 @@ def _next_steps(report: Report) -> tuple[NextStep, ...]:
     if not made:
         best = best_of(report, [row for some in devices for row in some])
         made += _cheaper(best) or _steps(filter(firm, best), lambda advice: advice.is_worth_making)[:1]
+    if len(made) == 1 and made[0].advice and not full:
+        # What limits now hides that cores are too few.
+        changed = [row for row in rows if row.key in made[0].configurations]
+        made += _more_cores(report, changed, changed)
     return tuple(made)
 
 
@@ -480,19 +485,18 @@ def resumed(run: RunInfo) -> str:
     return f"loaderprobe sweep --resume {shlex.quote(out if known else run.name)}"
 
 
-def _more_cores(report: Report, rows: Rows) -> list[NextStep]:
-    """For the best configurations that keep all cores busy: the cores that the accelerators of a machine need there.
+def _more_cores(report: Report, rows: Rows, full: Rows) -> list[NextStep]:
+    """Of the best configurations in `full`: the cores that the accelerators of a machine need there, if more than here.
 
-    The same of all ranks and cache states of one compute: for the most accelerators that leave no core idle.
+    The same of all ranks and cache states of one compute: for the most accelerators.
     """
     spec = rows[0].config.compute
-    kept = [row for row in best_of(report, report.configurations) if row.bound and row.bound.cause == "cpu"]
-    full = [row for row in kept if (row.config.compute.name, row.config.compute.model) == (spec.name, spec.model)]
+    full = [row for row in full if (row.config.compute.name, row.config.compute.model) == (spec.name, spec.model)]
     needs = [need for need in report.needs if (need.compute, need.model) == (spec.name, spec.model)]
     data = [row.config.resolution for row in full]
     ranks = max((row.config.ranks // row.config.nodes for row in full), default=1)
     cores = [ranks * need.cores for need in needs if need.data in data and need.cores is not None]
-    if not cores or not any(row in full for row in rows):
+    if not cores or not any(row in full for row in rows) or max(cores) <= report.environment.cores_available:
         return []
     facts: Facts = {"accelerator": needs[0].accelerator, "low_cores": min(cores)}
     facts |= {"high_cores": max(cores), "cores_available": report.environment.cores_available}

@@ -227,17 +227,17 @@ def _unsure(rows: list[ConfigurationRow]) -> list[ConfigurationRow]:
 @pytest.mark.parametrize(
     ("rows", "steps"),
     [
-        (_limited("storage", "files_in_memory"), [""]),
-        (_unsure(_limited("network", "requests_in_flight")), [""]),
+        (_limited("storage", "files_in_memory"), ["", "more_cores"]),
+        (_unsure(_limited("network", "requests_in_flight")), ["", "more_cores"]),
         (_unsure(_limited("inconclusive", "requests_in_flight")), []),
         (_unsure(_limited("preprocessing", "workers")), ["cheaper_preprocessing"]),
         (_limited("preprocessing", "files_in_memory"), ["cheaper_preprocessing", ""]),
         (_limited("preprocessing", "shards"), ["cheaper_preprocessing", ""]),
-        (_limited("preprocessing", "workers"), [""]),
+        (_limited("preprocessing", "workers"), ["", "more_cores"]),
         (_beside_full_cores(1.9), ["", "more_cores"]),
         (_beside_full_cores(1.03), ["more_cores", ""]),
         (_without_advice("preprocessing"), ["cheaper_preprocessing"]),
-        (_without_advice("preprocessing", "storage"), [""]),
+        (_without_advice("preprocessing", "storage"), ["", "more_cores"]),
         (_without_advice("inconclusive"), []),
     ],
 )
@@ -246,7 +246,8 @@ def test_the_first_change_belongs_to_what_limits_and_is_worth_a_word(
 ) -> None:
     """What saves waiting for storage stands behind what takes less of the part that limits, where that is another; a
     sure gain of 3 % behind the cores that are missing. Where no change has a forecast, what takes less is named with
-    the interval of its gain, else a change that may gain nothing; not of a row that names no cause."""
+    the interval of its gain, else a change that may gain nothing; not of a row that names no cause. Cores that would be
+    too few after the only change stand behind it."""
     assert _steps(rows) == steps
     for step in example_report(rows).next:
         if step.remark and step.remark.code == "cheaper_preprocessing":
@@ -290,6 +291,9 @@ def test_missing_cores_are_those_of_one_machine(full: list[tuple[int, int]], wor
     (step,) = [each for each in example_report(rows).next if each.remark and each.remark.code == "more_cores"]
     assert step.remark and remark_words(step.remark) == f"more cores: {words} (estimated), 2 here"
     assert step.configurations == tuple(row.key for row in rows)
+    report = example_report(_limited("storage", "files_in_memory"))
+    many = replace(report.environment, cores_available=64.0)
+    assert len(answered(report).next) == 2 and len(answered(replace(report, environment=many)).next) == 1
 
 
 def _asked(
