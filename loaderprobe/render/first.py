@@ -372,7 +372,7 @@ def _needs(report: Report, some: Sequence[Outlook]) -> Section:
     sizes = {data.label: data.mean_size_bytes for data in report.run.data}
     lines = (*(_need_line(need, sizes.get(need.data)) for need in some), *_opens(some), *_cores(some, cores))
     said = f"Estimated, each at {percent(first.utilization)} of {rate(first.images_per_s)} images/s ({source}), "
-    said += f"storage at most {percent(first.use)} busy{', a core each to train' * bool(first.cores)}."
+    said += f"storage at most {percent(first.use)} busy."
     missing = dict.fromkeys(remark_words(need.missing) for need in some if need.missing)
     said += "".join(f" No rate of the storage: {why}." for why in missing)
     said += " *: nearest to ImageNet." if any(need.planned for need in some) else ""
