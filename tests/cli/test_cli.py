@@ -306,8 +306,8 @@ def test_progress_keeps_the_time_left_in_a_narrow_terminal(monkeypatch: pytest.M
     ("verb", "arguments", "says"),
     [
         ("bandwidth.bandwidth", ("bandwidth", "/data"), "reads for 3 s, up to five times that while its rate"),
-        ("bandwidth.bandwidth", ("bandwidth", "/data"), "about 1 min 8 s in all. Ctrl-C ends with the phases so far."),
-        ("bandwidth.bandwidth", ("bandwidth", "/data", "--readers", "1,4", "--seconds", 1), "about 15 s in all"),
+        ("bandwidth.bandwidth", ("bandwidth", "/data"), "about 1 min 26 s in all. Ctrl-C ends with the phases so far."),
+        ("bandwidth.bandwidth", ("bandwidth", "/data", "--readers", "1,4", "--seconds", 1), "about 18 s in all"),
         ("bandwidth.bandwidth", ("bandwidth", "/data", "--ranks", "1,2"), "once the processes of its ranks have"),
         (
             "batch_size.named_batch_size",
