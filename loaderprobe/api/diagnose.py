@@ -158,24 +158,24 @@ def diagnose(
     if coordinator is not None or count > 1:
         if not isinstance(loader, str) or step is not None:
             raise BadValue("each rank makes its own loader and step", hint="name a function: train.py:make_loader")
-        function, budget_s = named(loader), budget_s or RANKS_BUDGET_S
+        function, (budget_s, _) = named(loader), budget_of(budget_s, in_ranks=True)
         with nullcontext(coordinator) if coordinator else on_this_machine(count) as processes:
             if count == 1:
                 why = "one rank is measured by a process that no launcher started"
                 raise BadValue(why, hint="start it without one")
             measured = measure_in_ranks(
                 function, processes, count, over, cache=state, budget_s=budget_s,
-                on_stage=_over(budget_s, progress or unheard),
+                on_stage=_over(budget_s, 0.0, progress or unheard),
             )  # fmt: skip
         return diagnosis(measured, command)
     own = named(loader) if isinstance(loader, str) else None
     _check_alone()
-    beyond_s, budget_s = 0.0 if budget_s else BUDGET_S, budget_s or BUDGET_S
+    budget_s, beyond_s = budget_of(budget_s)
     if own is not None:
         loader, own_step = made(own)
         step = step or own_step
     asked = LoaderRequest(cache=state, budget_s=budget_s, beyond_s=beyond_s)
-    measured = measure_loader(loader, compute_of(step), asked, _over(budget_s, progress or unheard))
+    measured = measure_loader(loader, compute_of(step), asked, _over(budget_s, beyond_s, progress or unheard))
     return diagnosis(measured, command)
 
 
@@ -202,13 +202,20 @@ def _check_alone() -> None:
         )
 
 
-def _over(budget_s: float, progress: OnStage) -> Callable[[str, int, int], None]:
-    """Progress in seconds of the budget, of stages as they begin."""
+def budget_of(asked_s: float | None, *, in_ranks: bool = False) -> tuple[float, float]:
+    """(seconds to measure, further ones while the verdict is open)."""
+    usual_s = RANKS_BUDGET_S if in_ranks else BUDGET_S
+    return asked_s or usual_s, 0.0 if asked_s or in_ranks else BUDGET_S
+
+
+def _over(budget_s: float, beyond_s: float, progress: OnStage) -> OnStage:
+    """Progress in seconds of the budget, of stages as they begin; of all that there may be once it is over."""
     begun_s = time.monotonic()
 
     def heard(stage: str, *_: int) -> None:
         done = round(time.monotonic() - begun_s)
-        progress(stage, done, max(done, round(budget_s)))
+        whole_s = budget_s if done < budget_s else budget_s + beyond_s
+        progress(stage, done, max(done, round(whole_s)))
 
     return heard
 

@@ -90,7 +90,7 @@ def _sigterm_as_ctrl_c() -> Callable[[], None]:
     def end(number: int, frame: object) -> None:
         came_s.append(time.monotonic())
         if len(came_s) == 1:
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch's raises an error where workers got it, too
+            signal.signal(signal.SIGCHLD, lambda *_: None)  # torch's raises an error where workers got it, too
             raise KeyboardInterrupt
         # A process group and `loaderprobe run` may both send it. Another is for a script that goes on.
         if came_s[-1] - came_s[0] > SAME_S:

@@ -9,12 +9,13 @@ import shlex
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from inspect import Parameter, Signature
 from io import TextIOWrapper
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO, get_args, get_origin
 
 import typer
@@ -31,16 +32,13 @@ from loaderprobe.errors import (
     MissingPart,
 )
 from loaderprobe.records.files import masked
-from loaderprobe.records.options import ARGUMENT, JOIN, REQUIRED, Option
+from loaderprobe.records.options import ARGUMENT, JOIN, QUIET, REQUIRED, Option
 from loaderprobe.store.codec import file_place, write_atomically, write_error, writing
 from loaderprobe.store.results import check_out
-from loaderprobe.units import format_duration, join_words
+from loaderprobe.units import join_words
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
-
     from loaderprobe.api.shown import Documented, Tabled
-    from loaderprobe.protocols import OnStage
 
 FORMS = ("md", "json", "html")
 """That a result is shown in, one at a time."""
@@ -62,42 +60,6 @@ class Invocation:
     @property
     def silent(self) -> bool:
         return self.quiet or self.json
-
-    @contextmanager
-    def counting(self) -> Iterator[OnStage]:
-        """A progress bar for counted items; a new text starts a new bar."""
-        with ExitStack() as shown:
-            bars = _bars(self.silent)
-            tasks: dict[str, TaskID] = {}
-
-            def update(text: str, done: int, total: int) -> None:
-                if not tasks:
-                    # Without a bar it would leave a blank line.
-                    shown.enter_context(bars)
-                if text not in tasks:
-                    tasks[text] = bars.add_task(text, left="")
-                bars.update(tasks[text], completed=done, total=max(total, 1), left=f"{done} of {total}")
-
-            yield update
-
-    @contextmanager
-    def timed(self, left: str = "at most", ends: str = "measured") -> Iterator[OnStage]:
-        """One bar over seconds, with what is being measured and the time left, `at most` or `about`; its last text."""
-        with _bars(self.silent) as bars:
-            task = bars.add_task("starting", left="")
-
-            def update(text: str, done: int, total: int) -> None:
-                until = f"{left} {format_duration(total - done)} left" if done < total else ""
-                bars.update(task, description=text, completed=done, total=max(total, 1), left=until)
-
-            try:
-                yield update
-            except BaseException:
-                # An error stands alone: nothing is left of a bar that went no further.
-                bars.live.transient = True
-                raise
-            if ends:
-                bars.update(task, description=ends, completed=1, total=1, left="")
 
     def check(self) -> None:
         """Raises BadValue for more than one form, and for places what `file_place` and `check_out` raise."""
@@ -140,27 +102,11 @@ class Invocation:
         return call
 
 
-def _bars(quiet: bool) -> Progress:
-    """Where they do not fit into a line, what is measured is cut, and the time left stays."""
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-    from rich.table import Column
-
-    return Progress(
-        TextColumn("{task.description}", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")),
-        BarColumn(bar_width=16),
-        TextColumn("{task.fields[left]}"),
-        TimeElapsedColumn(),
-        console=stderr(),
-        disable=quiet,
-        expand=True,
-    )
-
-
 def command(options: Sequence[Option]) -> Callable[[Callable[..., int]], Callable[..., None]]:
     """A command with these options; its body takes the `Invocation`, and by name what the call does not have.
 
-    What the body returns, or raises, becomes the exit code. With `--join` among them it is that of rank 0, and takes
-    the `coordinator` of the other processes that a launcher started.
+    What the body returns, or raises, becomes the exit code. Where it has progress, SIGTERM is as Ctrl-C. With `--join`
+    among them it is that of rank 0, and takes the `coordinator` of the other processes that a launcher started.
     """
 
     def made(body: Callable[..., int]) -> Callable[..., None]:
@@ -168,11 +114,13 @@ def command(options: Sequence[Option]) -> Callable[[Callable[..., int]], Callabl
             before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
             code = exit_code_of(lambda: begun(context, given))
             for number, handler in before.items():
-                if signal.getsignal(number) is signal.default_int_handler:  # as the body had it
+                if signal.getsignal(number) is as_ctrl_c:  # a body may have another
                     signal.signal(number, handler or signal.SIG_DFL)
             raise typer.Exit(code)
 
         def begun(context: typer.Context, given: Mapping[str, Any]) -> int:
+            if QUIET in options:
+                signal.signal(signal.SIGTERM, as_ctrl_c)
             call, asked = called(options, context, given)
             if JOIN not in options:
                 return body(call, **asked)
@@ -187,6 +135,15 @@ def command(options: Sequence[Option]) -> Callable[[Callable[..., int]], Callabl
         return run
 
     return made
+
+
+def as_ctrl_c(number: int, frame: FrameType | None) -> None:
+    """Another signal as SIGINT: what is done is kept. Workers may get it, too: torch's handler raises for each of them.
+
+    In its place is one of ours, as Python has an error for a signal that came before it had none.
+    """
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.default_int_handler(number, frame)
 
 
 def called(
@@ -272,7 +229,7 @@ def exit_code_of(body: Callable[[], int]) -> int:
     except LoaderprobeError as error:
         return report_error(error)
     except KeyboardInterrupt:
-        stderr().print("interrupted")
+        stderr().print("interrupted before there was a result")
         return EXIT_INTERRUPTED
     except Exception as error:  # noqa: BLE001  # the border of the program: exit code 1 means a bug
         if isinstance(error, OSError) and error.errno in BROKEN | (

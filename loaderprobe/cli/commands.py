@@ -17,6 +17,7 @@ import typer
 import loaderprobe
 from loaderprobe.cli.border import (
     Invocation,
+    as_ctrl_c,
     command,
     command_line,
     ended,
@@ -88,10 +89,11 @@ def diagnose(call: Invocation, **asked: Any) -> int:
     In Python: loaderprobe.diagnose(loader, step).
     """
     from loaderprobe.api.diagnose import prints_to_stderr
+    from loaderprobe.cli.progress import diagnose_plan, timed
 
     call = call.kept("diagnose")
     # The user's code may go to another folder.
-    with chdir("."), prints_to_stderr(), call.timed() as progress:
+    with chdir("."), prints_to_stderr(), timed(call, diagnose_plan(asked)) as progress:
         found = loaderprobe.diagnose(**asked, command=command_line(), progress=progress)
     call.show_then_keep(found)
     return ended(interrupted=found.interrupted)
@@ -106,8 +108,10 @@ def trace(call: Invocation, *, files: list[Path], **asked: Any) -> int:
 
     Measures nothing, and needs neither a GPU nor the machine that trained. Several files are the ranks of one training.
     """  # fmt: skip
+    from loaderprobe.cli.progress import counting
+
     call.check()
-    with call.counting() as on_count:
+    with counting(call) as on_count:
 
         def progress(name: str, done: int, size: int) -> None:
             on_count(f"{name}, {format_bytes(size)}", -(-done // MEGABYTE), -(-size // MEGABYTE))
@@ -125,12 +129,14 @@ def bandwidth(call: Invocation, **asked: Any) -> int:
     Reads files in random order, cold, with rising concurrency. Writes nothing under PATH unless --scratch is given.
     File names and inodes stay in memory, so opens/s are labelled warm, unless --drop-caches is given.
     """
-    # As Ctrl-C: finished phases are kept, and a scratch file is removed. `command` does so for SIGTERM.
+    from loaderprobe.cli.progress import bandwidth_plan, counting
+
+    # Finished phases are kept, and a scratch file is removed.
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup
-        signal.signal(signal.SIGHUP, signal.default_int_handler)
+        signal.signal(signal.SIGHUP, as_ctrl_c)
 
     call.check()
-    with call.counting() as on_count:
+    with counting(call, bandwidth_plan(asked), "at most") as on_count:
         found = loaderprobe.bandwidth(**asked, command=command_line(), progress=on_count)
     call.show_then_keep(found)
     return ended(interrupted=found.interrupted, failed=bool(found.failed))
@@ -146,12 +152,13 @@ def generate(call: Invocation, *, directory: Path, verify: bool, **asked: Any) -
     Sizes, qualities and content match ImageNet's for storage and decoders.
     Every block of every file is different. The same seed gives the same files.
     """
+    from loaderprobe.cli.progress import GENERATE_PLAN, counting
     from loaderprobe.datasets.generate.generate import GO_ON
 
     if verify:
         return _verify(call, directory)
     try:
-        with call.counting() as on_data:
+        with counting(call, GENERATE_PLAN) as on_data:
             made = loaderprobe.generate(directory, **asked, progress=on_data)
     except KeyboardInterrupt:
         stderr().print(f"interrupted; the files written so far are kept. To resume: {GO_ON}")
@@ -165,10 +172,11 @@ def generate(call: Invocation, *, directory: Path, verify: bool, **asked: Any) -
 
 def _verify(call: Invocation, directory: Path) -> int:
     from loaderprobe.api.generate import verify
+    from loaderprobe.cli.progress import counting
     from loaderprobe.datasets.generate.generate import GO_ON
     from loaderprobe.datasets.generate.manifest import MANIFEST
 
-    with call.counting() as on_data:
+    with counting(call) as on_data:
         found = verify(directory, on_data)
     for path, damages in found.items():
         show(f"{path}: {f'{len(damages)} damaged or missing' if damages else 'every file is whole'}")
@@ -321,8 +329,9 @@ def layers(call: Invocation, **asked: Any) -> int:
     # torch's profiler prints lines of its own, even where nothing is wrong.
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")
     from loaderprobe.api.layers import named_layers
+    from loaderprobe.cli.progress import counting, layers_plan
 
-    with call.counting() as progress:
+    with counting(call, layers_plan(asked)) as progress:
         found = named_layers(**asked, progress=progress, command=command_line())
     call.show_then_keep(found)
     return EXIT_DONE
@@ -344,13 +353,10 @@ def batch_size(call: Invocation, **asked: Any) -> int:
     Trains a copy, with random images in memory or with DATA: then it says, too, what limits the loading.
     """
     _check_data(asked)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
     call = call.kept("batch-size")
-    if not call.quiet:
-        most = "32 short trainings (probes) of about 2 s each, longer where a step is"
-        most = most if asked["strategy"] == "throughput" else "100 trainings of many steps (loops)"
-        say(f"Up to {most}, each with one batch size; Ctrl-C ends with the fastest so far.")
-    with call.counting() as progress:
+    from loaderprobe.cli.progress import batch_size_plan, counting
+
+    with counting(call, batch_size_plan(asked), "at most") as progress:
         from loaderprobe.api.batch_size import named_batch_size
 
         found = named_batch_size(**asked, progress=progress, command=command_line())

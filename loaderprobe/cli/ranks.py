@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Callable
 
 from loaderprobe.errors import EXIT_DONE, EXIT_INTERRUPTED, BadValue
@@ -24,8 +23,6 @@ def in_ranks(join: Launcher | None, ranks: str | None, measure: Callable[[Coordi
             f"a launcher set the variables of a process among several, but not {missing}",
             hint=f"start it through torchrun, or set {missing} too",
         )
-    # By SIGTERM launchers end processes: what is done is kept.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     if here is None:
         return measure(None)
     from loaderprobe.loaders.ranks import recorded  # imports torch

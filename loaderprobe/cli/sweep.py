@@ -74,6 +74,8 @@ class Told(Listener):
         super().__init__()
 
     def checked(self, spec: SweepSpec, made_bytes: float) -> None:
+        from loaderprobe.cli.progress import counting
+
         any_device = "auto" in parse_list(self._asked["compute"], str)
         if any_device and not any(config.compute.name == "cuda" for config in spec.configs):
             say(
@@ -83,10 +85,11 @@ class Told(Listener):
         if made_bytes and not self._call.silent:
             folder = self._asked["data_dir"]
             say(f"Data: about {format_bytes(made_bytes)} of images will be generated under {folder} and kept.")
-        self.progress = self.bars.enter_context(self._call.counting())
+        self.progress = self.bars.enter_context(counting(self._call))
 
     def planned(self, plan: Sequence[Coded], foreign: Sequence[str]) -> None:
         """Say what is measured, and what is imported for it; --quiet, too, for the user did not type that."""
+        from loaderprobe.cli.progress import timed
         from loaderprobe.render.words import sweep_plan_words
 
         self.bars.close()
@@ -94,7 +97,7 @@ class Told(Listener):
             say(f"{self._resume} names a part outside loaderprobe: its module {module} is going to be imported.")
         for sentence in () if self._call.silent else sweep_plan_words(plan):
             say(sentence)
-        self.progress = self.bars.enter_context(self._call.timed("about", ends=""))
+        self.progress = self.bars.enter_context(timed(self._call, left="about", ends=""))
 
     def judged(self, run: loaderprobe.Run) -> None:
         self.bars.close()

@@ -243,7 +243,8 @@ class SweepPolicy:
                 chosen = min(fitting, key=lambda config: (times[config], needed[config]))
                 share_s = left_s / sum(times[config] == times[chosen] for config in fitting)
                 budget_s = max(needed[chosen], share_s)
-                return Ask(what=chosen, done=spent_s, takes=budget_s, total=self.whole_s, budget_s=budget_s)
+                total_s = max(self.whole_s, spent_s + budget_s)  # an open verdict has more
+                return Ask(what=chosen, done=spent_s, takes=budget_s, total=total_s, budget_s=budget_s)
         return "complete"
 
 

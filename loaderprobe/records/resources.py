@@ -111,7 +111,7 @@ RESOURCES: tuple[Resource, ...] = (
     Resource(
         name="preprocessing", side="input", known_by="loader", mode="cached_samples",
         letter="D", color="#E69F00", style="bold yellow", noun="preprocessing",
-        cell="preprocessing, cores not full", legend="preprocessing (decoding and augmentation), cores not full",
+        legend="preprocessing (decoding and augmentation)",
     ),
     Resource(
         name="cpu", side="input", known_by="cores", part_of="preprocessing",

@@ -124,7 +124,7 @@ def _ladder(report: BandwidthReport) -> Iterator[Part]:
     yield Chart(
         rows=tuple(_ladder_row(report, phase, best) for phase in phases),
         unit="MB/s",
-        level=f"best step: {format_rate(best.bw_bytes)}" if best else "",
+        level=f"best step: {_label(report, best)}, {format_rate(best.bw_bytes)}" if best else "",
         names=(*names.items(), ("now", "R x the slowest rank: training in step gets at least this")),
         ends="readers,MB/s",
     )
@@ -204,7 +204,7 @@ def _names(report: BandwidthReport) -> Iterator[Part]:
                 rows=tuple(_names_row(phase, best) for phase in phases),
                 caption=caption if caption != said else "",
                 unit=f"{operation}s/s",
-                level=f"best step: {grouped(best.ops_per_s)} {operation}s/s",
+                level=f"best step: {counted(best.readers, 'reader')}, {grouped(best.ops_per_s)} {operation}s/s",
                 names=tuple((tone, f"{letter} {words}".lstrip()) for tone, letter, words, _ in tones),
                 ends=f"concurrency,{operation}s/s",
             )
@@ -238,9 +238,9 @@ def _per_s(phase: MetadataPhase) -> str:
 
 def _sure(best: BandwidthPhase) -> Iterator[str]:
     half = best.bw_high - best.bw_bytes
-    yield f"95 % interval ±{percent(half / best.bw_bytes)}" if half > 0 else "too short for an interval"
+    yield f"best step ±{percent(half / best.bw_bytes)} (95 %)" if half > 0 else "best step too short for an interval"
     if best.cold_fraction is not None:
-        yield f"{percent(best.cold_fraction)} of the bytes came from storage, by count"
+        yield f"{percent(best.cold_fraction)} of its bytes came from storage, by count"
     if best.ranks > 1:
         yield f"the slowest rank gets {percent(best.fairness)} of the fastest"
 

@@ -116,12 +116,13 @@ def _unknown(report: Report, row: ConfigurationRow) -> Iterator[str]:
 def _functions(detail: Detail) -> tuple[Part, ...]:
     looks = f"Of {detail.looks} looks at the stacks of workers while they made batches"
     own = f"own: in the function itself, with the compiled code that it calls, from {percent(LEAST_OWN)}"
-    total = "total: with the functions that it calls, waits included"
-    took = f"looking took {format_duration(detail.looks_cpu_s)} of CPU time"
+    others = round(1 - sum(function.own for function in detail.functions), 3)
+    own += f"; {percent(others)} is in functions that are not shown"
+    total = f"total: with what it calls, and waits; looking took {format_duration(detail.looks_cpu_s)} of CPU time"
     columns = (
         Column("function", lambda function: str(function.function), looks),
         Column("own", lambda function: percent(function.own), own),
-        Column("total", lambda function: percent(function.total), f"{total}; {took}"),
+        Column("total", lambda function: percent(function.total), total),
     )
     return table(detail.functions, columns)
 

@@ -232,7 +232,7 @@ _MOST_RATES = 6
 def limit_maps(some: Sequence[RowGroup]) -> Iterator[Table]:
     """Of each group a line a data set, and what else sets lines apart; a column a number of workers.
 
-    The key of all letters stands over the first: `D preprocessing, cores not full; F preprocessing, cores full`.
+    The key of all letters stands over the first: `C compute; F preprocessing, cores full`.
     """
     rows = [row for group in some for row in group.rows]
     seen = {name for row in rows for name in limits_of(row.bound or row.status)}

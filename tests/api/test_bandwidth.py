@@ -19,6 +19,7 @@ import pytest
 import loaderprobe
 from loaderprobe.analyze.plan.sources import judge_bandwidth
 from loaderprobe.api.bandwidth import Bandwidth, ladder_of
+from loaderprobe.cli.border import as_ctrl_c
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
 from loaderprobe.measure.ranks.launch import spread
 from loaderprobe.measure.runner import Order
@@ -176,7 +177,7 @@ def test_a_hangup_interrupts_unless_it_is_ignored(before: signal.Handlers, monke
     finally:
         for number, handler in usual.items():
             signal.signal(number, handler)
-    assert during == [before if before == signal.SIG_IGN else signal.default_int_handler]
+    assert during == [before if before == signal.SIG_IGN else as_ctrl_c]
 
 
 FLAT, TOKENS = {1: 20.1e6, 2: 20.0e6, 4: 20.3e6}, "token_bucket"

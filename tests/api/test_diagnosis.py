@@ -31,6 +31,7 @@ from loaderprobe.records.remark import Remark, reported
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.resources import SPEEDUPS
 from loaderprobe.records.studies import Epoch, EpochsMeasured, Prefilled
+from loaderprobe.records.waits import CodePlace, StackSamples
 from loaderprobe.render.sweep import report_columns
 from loaderprobe.render.words import action_words
 from loaderprobe.store.run_directory import RunDirectory
@@ -73,6 +74,11 @@ def test_it_says_what_limits_and_by_how_much() -> None:
     Console(file=out, width=50).print(odd)
     assert max(map(len, out.getvalue().splitlines())) <= 50 and "\x1b" not in out.getvalue()
     assert "[bold]note[/bold]" in " ".join(out.getvalue().split())
+    # Most of the time may be in functions that each have too little of it to show.
+    functions = tuple(CodePlace(f"function{number}", "train.py", number, "") for number in range(60))
+    counts, stacks = (41, *[1] * 59), tuple((number,) for number in range(60))
+    seen = StackSamples(functions=functions, stacks=stacks, counts=counts, cpu_ns=0)
+    assert "it calls, from 2.0 %; 59 % is in functions that are not shown; total" in _found(stacks=seen).text(width=300)
 
 
 def test_rates_that_do_not_agree_are_explained() -> None:

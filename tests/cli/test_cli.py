@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import errno
 import io
+import itertools
 import json
 import os
 import signal
@@ -25,7 +26,7 @@ from loaderprobe.api import shown
 from loaderprobe.api.bandwidth import Bandwidth
 from loaderprobe.api.batch_size import BatchSize
 from loaderprobe.api.diagnose import Diagnosis
-from loaderprobe.cli import border, main
+from loaderprobe.cli import border, main, progress
 from loaderprobe.cli.attached import _say
 from loaderprobe.compute.batch_size import TorchProber
 from loaderprobe.datasets.generate.manifest import read_manifest
@@ -98,9 +99,9 @@ IN_CHILDREN = ("measure.session", "measure.segments", "measure.user", "measure.a
 @pytest.mark.parametrize(
     ("script", "words", "most", "without"),
     [
-        (SHOWING, ("report", STORED), 16_580, MEASURING), (SHOWING, ("plan", "--json", STORED), None, ()),
+        (SHOWING, ("report", STORED), 16_560, MEASURING), (SHOWING, ("plan", "--json", STORED), None, ()),
         (SHOWING, ("report", "--format", "csv", STORED), None, ()),
-        (SHOWING, ("report", "--format", "html", STORED), None, ()), (SWEEPING, (), 26_060, IN_CHILDREN),
+        (SHOWING, ("report", "--format", "html", STORED), None, ()), (SWEEPING, (), 26_020, IN_CHILDREN),
     ],
     ids=["report", "plan", "csv", "html", "the parent of a sweep"],
 )  # fmt: skip
@@ -282,15 +283,80 @@ def test_a_terminal_without_escapes_has_no_colour(monkeypatch: pytest.MonkeyPatc
 def test_progress_keeps_the_time_left_in_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     """A long title is cut; what counts nothing prints nothing, not even a blank line before an error."""
     out = io.StringIO()
-    monkeypatch.setattr(border, "stderr", lambda: Console(file=out, width=80, force_terminal=True, color_system=None))
+    monkeypatch.setattr(progress, "stderr", lambda: Console(file=out, width=80, force_terminal=True, color_system=None))
     call = border.Invocation(options=(), typed=())
-    with pytest.raises(ValueError, match="wrong"), call.counting():
+    with pytest.raises(ValueError, match="wrong"), progress.counting(call):
         raise ValueError("wrong")
     assert out.getvalue() == ""
-    with call.counting() as update:
+    with progress.counting(call) as update:
         update("12/48 1024x768, 16 workers, emulated:mlperf-h100-sync, cold, 4 ranks on 2 nodes", 3, 12)
     (*_, line) = [each for each in out.getvalue().splitlines() if "12/48 1024x768" in each]
     assert "3 of 12 0:00:0" in line and "…" in line
+    monkeypatch.setattr(progress, "monotonic", itertools.count(0, 20).__next__)
+    with progress.counting(call) as update:
+        for text, done, total in (("1 reader", 0, 9), ("2 readers", 1, 9), ("opens", 2, 6), ("listing", 40, 80)):
+            update(text, done, total)
+    *_, first, second, third, fourth = [each for each in out.getvalue().splitlines() if " of " in each]
+    # Bars that count on from each other have a common time; what does not begins with none.
+    assert "0 of 9  " in first and "1 of 9, about 2 min 40 s left 0:00:0" in second
+    assert "2 of 6, about 1 min 20 s left" in third and "40 of 80  " in fourth
+
+
+@pytest.mark.parametrize(
+    ("verb", "arguments", "says"),
+    [
+        ("bandwidth.bandwidth", ("bandwidth", "/data"), "reads for 3 s, up to five times that while its rate"),
+        ("bandwidth.bandwidth", ("bandwidth", "/data"), "about 1 min 26 s in all. Ctrl-C ends with the phases so far."),
+        ("bandwidth.bandwidth", ("bandwidth", "/data", "--readers", "1,4", "--seconds", 1), "about 18 s in all"),
+        ("bandwidth.bandwidth", ("bandwidth", "/data", "--ranks", "1,2"), "once the processes of its ranks have"),
+        (
+            "batch_size.named_batch_size",
+            ("batch-size",),
+            "of 2 to 5 s, or of 5 steps where those take longer, each with",
+        ),
+        ("layers.named_layers", ("layers",), "10 training steps without a profiler, and as many with, take as long as"),
+        ("generate.generate", ("generate", "data"), "the time left shows with the first. interrupted; the files"),
+        ("diagnose.diagnose", ("diagnose", "x.py:f"), "about 30 s, 30 s more while the verdict is open; Ctrl-C ends"),
+        ("diagnose.diagnose", ("diagnose", "x.py:f", "--budget", 20), "It measures for about 20 s; Ctrl-C ends with"),
+        ("diagnose.diagnose", ("diagnose", "x.py:f", "--ranks", 2), "It measures for about 1 min; Ctrl-C ends with"),
+    ],
+)
+def test_a_command_says_how_long_it_takes_and_ends_by_sigterm_as_by_ctrl_c(
+    verb: str, arguments: tuple[Any, ...], says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before it measures, and not with --quiet; without a traceback. Who calls it has its signals back."""
+
+    def measure(*_: object, progress: Callable[[str, int, int], None], **__: object) -> None:
+        progress("begun", 0, 2)
+        signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(f"loaderprobe.api.{verb}", measure)
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGCHLD)}
+    try:
+        for quiet in ((), ("--quiet",)):
+            done = invoke(*arguments, *quiet)
+            assert (done.exit_code, done.stdout, done.stderr.count("interrupted")) == (130, "", 1), done.stderr
+            assert (says.partition(" interrupted")[0] in " ".join(done.stderr.split())) == (not quiet)
+        assert signal.getsignal(signal.SIGTERM) == before[signal.SIGTERM]
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def test_time_left_includes_what_an_open_verdict_may_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once the budget of a diagnosis is over, and it still measures."""
+    seen: list[tuple[str, int, int]] = []
+
+    def measure(_loader: object, _compute: object, _asked: object, on_stage: Callable[[str], None]) -> None:
+        for stage in ("one", "two", "three"):
+            on_stage(stage)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("loaderprobe.api.diagnose.measure_loader", measure)
+    monkeypatch.setattr("loaderprobe.api.diagnose.time.monotonic", iter((0.0, 4.0, 31.0, 65.0)).__next__)
+    with pytest.raises(KeyboardInterrupt):
+        loaderprobe.diagnose([1, 2], progress=lambda *now: seen.append(now))
+    assert seen == [("one", 4, 30), ("two", 31, 60), ("three", 65, 65)]
 
 
 def test_doctor_says_what_can_be_measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -459,7 +525,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
     ("strategy", "options", "says"),
     [
         ("throughput", (), "Up to 32 short trainings"),
-        ("gpu-usage", ("--max", 14), "Up to 100 trainings of many steps"),
+        ("gpu-usage", ("--max", 14), "Up to 100 trainings (loops) of 2 steps"),
         ("epoch-time", ("--max", 14, "--quiet"), ""),
     ],
 )
@@ -508,7 +574,7 @@ def test_batches_of_a_folder_are_judged(
     def fail() -> None:
         if isinstance(error, BaseException):
             raise error
-        assert signal.getsignal(error) is signal.default_int_handler
+        assert signal.getsignal(error) is border.as_ctrl_c
         signal.raise_signal(error)
 
     def probe(self: TorchProber, size: int) -> BatchSizeProbe:

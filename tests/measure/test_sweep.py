@@ -207,6 +207,7 @@ def asked(*done: tuple[int, SweepResult], spent_s: float = 0.0, **options: Any) 
     policy = SweepPolicy(spec=SweepSpec(configs=CONFIGS, **options), todo=todo, earlier=earlier)
     so_far = [(CONFIGS[n], found) for n, found in done]
     found = policy.next(so_far, spent_s)
+    assert not isinstance(found, Ask) or found.done + found.takes <= found.total * (1 + 1e-9), "progress is of all"
     return (found.what.loader.workers, found.budget_s) if isinstance(found, Ask) else found
 
 

@@ -351,8 +351,8 @@ class Work:
                     futures.remove(future)
                     journal.add(entries)
                     found(entries)
-        except LoaderprobeError:
-            # The other processes were stopped in the middle of an image.
+        except (LoaderprobeError, KeyboardInterrupt):
+            # The other processes were stopped in the middle of an image, maybe by a signal to the whole group.
             _remove_halves(self.directory, self.spec)
             raise
         finally:
@@ -379,9 +379,13 @@ _work: Work | None = None
 
 
 def _begin(parent: int, work: Work | None) -> None:
-    """Ctrl-C reaches the whole group: a process finishes its chunk, and the parent assigns no more."""
+    """Ctrl-C reaches the whole group: a process finishes its chunk, and the parent assigns no more.
+
+    By SIGTERM an executor ends its processes.
+    """
     global _work  # of a process that does nothing else; a pool is too large to be sent with each chunk
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     die_with_parent(parent)
     _work = work
 
