@@ -334,6 +334,8 @@ def _cheaper(rows: Rows) -> list[NextStep]:
     """What takes less of the resource that limits, and the gain if it took none: where no change has a forecast."""
     for row in filter(firm, rows):
         for resource, speedup in main_speedups(row):
+            if resource not in CHEAPER and any(advice.is_worth_making for advice in row.advice):
+                break  # what limits most has a change of its own
             if resource in CHEAPER and speedup.low >= WORTH:
                 facts: Facts = {"low": speedup.low, "high": speedup.high}
                 facts |= {"how": speedup.how} if speedup.how == "estimated" else {}

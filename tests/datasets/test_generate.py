@@ -228,6 +228,17 @@ def test_a_directory_of_somebody_else_is_refused(tmp_path: Path, make: Make, nam
         make(directory / name)
 
 
+@pytest.mark.parametrize("image", ["a.JPG", "cats/a.png"])
+def test_generated_images_never_come_among_others(tmp_path: Path, make: Make, image: str) -> None:
+    """In a folder of somebody's classes a set would be one more class, and be measured in place of them."""
+    (tmp_path / image).parent.mkdir(exist_ok=True)
+    (tmp_path / image).touch()
+    with pytest.raises(ForeignDirectory, match="holds other images"):
+        make(tmp_path)
+    assert not (tmp_path / "64x48").exists()
+    assert make(tmp_path / "own") == tmp_path / "own/64x48"
+
+
 @pytest.mark.parametrize("change", [{"seed": 1}, {"classes": 4}, {"base_images": 5}, {"mean_bytes": 2000}])
 def test_another_set_in_the_directory_is_refused(tmp_path: Path, make: Make, change: dict[str, object]) -> None:
     """Sets of two specs are never mixed."""

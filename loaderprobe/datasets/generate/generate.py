@@ -41,6 +41,7 @@ from loaderprobe.datasets.generate.pool import Pool, build_pool, expected_mean, 
 from loaderprobe.datasets.layouts import FILES, LAYOUTS, Sample, complete, format_of
 from loaderprobe.errors import BadValue, ForeignDirectory, LoaderprobeError, MissingPart, NoSpace, Refused
 from loaderprobe.protocols import OnImages
+from loaderprobe.records.files import IMAGE_SUFFIXES
 from loaderprobe.store.codec import PART, encode, write_atomically, write_error, written_whole
 from loaderprobe.store.run_directory import lock_directory
 from loaderprobe.system.process import die_with_parent
@@ -438,6 +439,11 @@ def _known(directory: Path, spec: SetSpec) -> Manifest | None:
             raise ForeignDirectory(
                 f"{directory} is not empty and is not a generated data set", hint="choose another directory"
             )
+        if image := _foreign_image(directory.parent):
+            raise ForeignDirectory(
+                f"{directory.parent} holds other images, such as {image}: generated ones would be among them",
+                hint="choose another directory",
+            )
         return None
     try:
         found = read_spec(directory)
@@ -451,6 +457,13 @@ def _known(directory: Path, spec: SetSpec) -> Manifest | None:
             hint="use the settings of that set (base images are --pool), choose another directory, or remove it",
         )
     return read_manifest(directory)
+
+
+def _foreign_image(root: Path) -> Path | None:
+    """An image in `root`, or in a folder of it as of a class, that is of no generated set."""
+    folders = [root, *(path for path in root.glob("*/") if not (path / SPEC).exists())]
+    files = (path for folder in folders for path in folder.glob("*.*"))
+    return next((path for path in files if path.suffix.lower() in IMAGE_SUFFIXES), None)
 
 
 def _differences(found: SetSpec, asked: SetSpec) -> str:
