@@ -250,11 +250,6 @@ class Point:
         """By training."""
         return self.training * self.bytes_per_image
 
-    def loop(self, parent_s: float) -> Loop:
-        """With so much work of the training thread for an image."""
-        alike = values(self, "workers", "batch_size", "synchronous")
-        return Loop(**alike, overhead_s=parent_s * self.batch_size)
-
 
 def point_of(found: Experiments) -> Point | Remark:
     """The figures of one measurement, or why it carries no forecast."""
@@ -356,7 +351,7 @@ class Fit:
     def whole(self) -> float:
         """What measured training is of that of its parts, as far as the loader does not explain it."""
         anchor = self.anchor
-        return anchor.training / anchor.loop(anchor.parent_s).end_to_end(anchor.loader, anchor.compute)
+        return anchor.training / _loop(self, anchor, self.models[0]).end_to_end(anchor.loader, anchor.compute)
 
 
 def fit(points: Sequence[Point], anchor: Point, storage: StorageCeiling) -> Fit | Remark:
@@ -570,7 +565,8 @@ LoaderRate = Callable[[ServiceTimes, float], float]
 
 def _loop(fit: Fit, at: Point, service: ServiceTimes) -> Loop:
     """A serial loader has no work of the training thread, and takes it from the fit."""
-    return at.loop(at.parent_s if fit.anchor.workers else service.parent_s)
+    parent_s = at.parent_s if fit.anchor.workers else service.parent_s
+    return Loop(**values(at, "workers", "batch_size", "synchronous"), overhead_s=parent_s * at.batch_size)
 
 
 def _range(
@@ -788,13 +784,12 @@ def _forecast(
     value, rate, service = found[len(found) // 2]
     ranges = [_range(fit, at, *trained, loader) for trained in found] if ranged else [(value, value)]
     terms, by_law = _terms(fit, at, service, rate), service.terms(at.workers)
-    rising = by_law["workers"] <= min(*by_law.values(), terms["compute"]) and not service.crowded(at.workers)
     return Forecast(
         changed=changed,
         to=to,
         images_per_s=Interval(value=value, low=min(low for low, _ in ranges), high=max(high for _, high in ranges)),
         bottleneck=lowest(terms),
-        rising=rising,
+        rising=by_law["workers"] <= min(*by_law.values(), terms["compute"]) and not service.crowded(at.workers),
         how=how,
         refused=None,
     )

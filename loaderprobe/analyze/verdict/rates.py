@@ -342,12 +342,11 @@ def batches_of(segments: Iterable[Segment]) -> set[int]:
 def cost_of_batches(records: WorkerBatches, wanted: Collection[int]) -> WorkerCost | None:
     """The same of batches by their numbers. One whose record is lost is taken to cost what the others did."""
     kept = [number in wanted for number in records.batch]
-    rows = sum(kept)
 
     def total(column: Sequence[int]) -> float:
-        return sum(compress(column, kept)) * len(wanted) / rows
+        return sum(compress(column, kept)) * len(wanted) / kept.count(True)
 
-    if not rows or not total(records.images):
+    if not any(kept) or not total(records.images):
         return None
     return WorkerCost(
         images=round(total(records.images)),
