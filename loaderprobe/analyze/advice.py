@@ -74,7 +74,7 @@ def accelerators(fitted: Fit, known: Mapping[str, float], found: Experiments) ->
     alone, ranks = fitted.anchor.compute, fitted.anchor.ranks
     each: Facts = {"ranks": ranks} if ranks > 1 else {}
     faster = [(name, rate) for name, rate in sorted(known.items(), key=lambda each: each[1]) if rate * ranks > alone]
-    least = alone * enough(lambda factor: accelerator(fitted, alone * factor)) / ranks
+    least = alone * enough(lambda factor: accelerator(fitted, alone * factor, ranged=False)) / ranks
     options = []
     for name, rate in (*faster, ("", least)):
         facts: Facts = {"images_per_s": rate, **({"name": name} if name else {}), **each}
@@ -337,7 +337,7 @@ def _in_memory(fitted: Fit, around: Surroundings) -> list[AdviceOption]:
 
 
 def _faster_storage(fitted: Fit, code: ActionCode = "faster_storage") -> AdviceOption:
-    factor = enough(lambda factor: disk(fitted, factor))
+    factor = enough(lambda factor: disk(fitted, factor, ranged=False))
     forecast = disk(fitted, factor)
     if forecast.images_per_s is None:
         return AdviceOption(forecast=forecast)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import takewhile
 from typing import Literal
 
@@ -16,7 +16,7 @@ from loaderprobe.analyze.effects import fewest, ladder, ranked
 from loaderprobe.analyze.verdict.experiments import Experiments
 from loaderprobe.analyze.verdict.rates import Loop, bytes_per_image, per_second, rates_by_round, worker_cost
 from loaderprobe.analyze.verdict.validity import cold_share
-from loaderprobe.records import thresholds
+from loaderprobe.records import thresholds, values
 from loaderprobe.records.measurement import Alternative, Measurement, Segment, segments_of
 from loaderprobe.records.phases import NO_CEILING, StorageCeiling
 from loaderprobe.records.remark import Remark
@@ -250,15 +250,6 @@ class Point:
         """By training."""
         return self.training * self.bytes_per_image
 
-    @property
-    def loop(self) -> Loop:
-        return Loop(
-            workers=self.workers,
-            batch_size=self.batch_size,
-            synchronous=self.synchronous,
-            overhead_s=self.parent_s * self.batch_size,
-        )
-
 
 def point_of(found: Experiments) -> Point | Remark:
     """The figures of one measurement, or why it carries no forecast."""
@@ -343,7 +334,7 @@ def _spread(rates: Sequence[float]) -> float:
     return min(thresholds.MOST_SPREAD, (max(rates) - min(rates)) / 2 / median(rates))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Fit:
     """The services that explain one point: one where the kind of the storage is known, else one for each model."""
 
@@ -356,10 +347,11 @@ class Fit:
     credit: float = 1.0
     """Measured training over what lasts of it: not 1 where a token bucket's credit was in it, or was to come."""
 
-    @property
+    @cached_property
     def whole(self) -> float:
         """What measured training is of that of its parts, as far as the loader does not explain it."""
-        return self.anchor.training / self.anchor.loop.end_to_end(self.anchor.loader, self.anchor.compute)
+        anchor = self.anchor
+        return anchor.training / _loop(self, anchor, self.models[0]).end_to_end(anchor.loader, anchor.compute)
 
 
 def fit(points: Sequence[Point], anchor: Point, storage: StorageCeiling) -> Fit | Remark:
@@ -571,28 +563,25 @@ LoaderRate = Callable[[ServiceTimes, float], float]
 """From an altered service and the rate of its model to the rate of the loader."""
 
 
-def _trained(fit: Fit, at: Point, service: ServiceTimes, rate_of: LoaderRate) -> tuple[Interval, Bottleneck, bool]:
-    """(images/s, the bottleneck, whether more workers gain more) by an altered model."""
-    anchor, loader = fit.anchor, rate_of(service, service.loader(at.workers))
+def _loop(fit: Fit, at: Point, service: ServiceTimes) -> Loop:
+    """A serial loader has no work of the training thread, and takes it from the fit."""
+    parent_s = at.parent_s if fit.anchor.workers else service.parent_s
+    return Loop(**values(at, "workers", "batch_size", "synchronous"), overhead_s=parent_s * at.batch_size)
+
+
+def _range(
+    fit: Fit, at: Point, value: float, loader: float, service: ServiceTimes, rate_of: LoaderRate
+) -> tuple[float, float]:
+    """Images/s of training at least and at most, by an altered model."""
+    anchor, loop = fit.anchor, _loop(fit, at, service)
     down, up = _drift(fit, at, service, rate_of, loader)
-    # A serial loader has no work of the training thread, and takes it from the fit.
-    at = replace(at, parent_s=anchor.parent_s if anchor.workers else service.parent_s)
-
-    def training(loader: float, compute: float) -> float:
-        return at.loop.end_to_end(loader, compute) * fit.whole
-
-    value = training(loader, at.compute)
-    low = training(loader * (1 - down), at.compute * (1 - anchor.compute_spread))
-    high = training(loader * (1 + up), at.compute * (1 + anchor.compute_spread))
+    low = loop.end_to_end(loader * (1 - down), at.compute * (1 - anchor.compute_spread)) * fit.whole
+    high = loop.end_to_end(loader * (1 + up), at.compute * (1 + anchor.compute_spread)) * fit.whole
     margin = max(thresholds.REPEAT, anchor.training_spread)
-    terms = _terms(at, service, loader)
-    nearest, next_nearest = sorted(terms.values())[:2]
+    nearest, next_nearest = sorted(_terms(fit, at, service, loader).values())[:2]
     if next_nearest <= thresholds.CLEAR_LEAD * nearest:
         margin = max(margin, thresholds.NEAR_KNEE)
-    by_law = service.terms(at.workers)
-    rising = by_law["workers"] <= min(*by_law.values(), terms["compute"]) and not service.crowded(at.workers)
-    rate = Interval(value=value, low=min(low, value * (1 - margin)), high=max(high, value * (1 + margin)))
-    return rate, lowest(terms), rising
+    return min(low, value * (1 - margin)), max(high, value * (1 + margin))
 
 
 def _drift(fit: Fit, at: Point, service: ServiceTimes, rate_of: LoaderRate, loader: float) -> tuple[float, float]:
@@ -613,11 +602,11 @@ def _drift(fit: Fit, at: Point, service: ServiceTimes, rate_of: LoaderRate, load
     return min(thresholds.MOST_DOWN, down + (max(thresholds.UNSEEN_HANDOVER, sent) if unseen else 0.0)), up
 
 
-def _terms(at: Point, service: ServiceTimes, loader: float) -> dict[Bottleneck, float]:
+def _terms(fit: Fit, at: Point, service: ServiceTimes, loader: float) -> dict[Bottleneck, float]:
     """Images/s that each resource allows; a loader held down by an experiment is held down in its tightest term."""
     terms: dict[Bottleneck, float] = {"compute": at.compute}
     if at.synchronous and at.workers:
-        terms["compute"] = 1 / (1 / at.compute + at.parent_s)
+        terms["compute"] = 1 / (1 / at.compute + _loop(fit, at, service).parent_s)
     by_law = service.terms(at.workers)
     tightest = lowest(by_law)
     for term, rate in by_law.items():
@@ -647,7 +636,7 @@ def unchanged(fit: Fit) -> Forecast:
     return replace(found, images_per_s=rate, how="measured" if lasts else "estimated", refused=None)
 
 
-def disk(fit: Fit, factor: float) -> Forecast:
+def disk(fit: Fit, factor: float, *, ranged: bool = True) -> Forecast:
     """On storage of the same kind, `factor` times as fast."""
     to = f"{significant(factor)} times as fast"
     if fit.anchor.unproved:
@@ -655,8 +644,9 @@ def disk(fit: Fit, factor: float) -> Forecast:
     # No storage makes the loader faster than memory does, where that was measured.
     most = max(fit.anchor.measured.get("storage", math.inf), fit.anchor.loader)
     return _forecast(
-        fit, "disk_speed", to, alter=lambda service: service.with_disk(factor), loader=lambda _, rate: min(rate, most)
-    )
+        fit, "disk_speed", to, ranged=ranged,
+        alter=lambda service: service.with_disk(factor), loader=lambda _, rate: min(rate, most),
+    )  # fmt: skip
 
 
 def shards(fit: Fit, around: Surroundings) -> Forecast:
@@ -719,10 +709,10 @@ def pinned(fit: Fit, share: float) -> Forecast:
     return _answered(fit, "pinned_share", f"{100 * share:.0f} % of the files", share)
 
 
-def accelerator(fit: Fit, images_per_s: float, name: str = "") -> Forecast:
+def accelerator(fit: Fit, images_per_s: float, name: str = "", *, ranged: bool = True) -> Forecast:
     """With an accelerator that trains at this rate by itself. Unlike a CPU, it works while the host goes on."""
     at = replace(fit.anchor, compute=images_per_s, synchronous=fit.anchor.synchronous and not fit.anchor.on_cpu)
-    return _forecast(fit, "accelerator", name or f"{significant(images_per_s)} images/s", at=at)
+    return _forecast(fit, "accelerator", name or f"{significant(images_per_s)} images/s", at=at, ranged=ranged)
 
 
 def examples(fit: Fit) -> list[Forecast]:
@@ -769,35 +759,37 @@ def _answered(fit: Fit, changed: Changed, to: str, hits: float) -> Forecast:
 
 
 def _forecast(
-    fit: Fit, changed: Changed, to: str, *, at: Point | None = None, how: How = "estimated",
+    fit: Fit, changed: Changed, to: str, *, at: Point | None = None, how: How = "estimated", ranged: bool = True,
     alter: Callable[[ServiceTimes], ServiceTimes] = lambda service: service,
     loader: LoaderRate = lambda _, rate: rate,
 ) -> Forecast:  # fmt: skip
     """With one change to a fit: to its service, its loop, or what was measured instead.
 
-    `at` is the measured configuration, with the workers and the compute that it has then.
+    `at` is the measured configuration, with the workers and the compute that it has then. A search, which reads rates
+    only, goes without their ranges: they take most of the time.
     """
     found, at = [], at or fit.anchor
-    for model in fit.models:
-        service = alter(model)
-        rate, bottleneck, rising = _trained(fit, at, service, loader)
-        asked = min(loader(service, service.loader(at.workers)), rate.value) * service.bytes_per_image
+    for service in map(alter, fit.models):
+        rate = loader(service, service.loader(at.workers))
+        value = _loop(fit, at, service).end_to_end(rate, at.compute) * fit.whole
+        asked = min(rate, value) * service.bytes_per_image
         if asked > service.unproved_bytes_per_s:
             return refused(changed, to, Remark(code="more_than_storage", facts={"bytes_per_s": asked}))
-        found.append((rate, bottleneck, rising))
-    found.sort(key=lambda trained: trained[0].value)
-    rates = [rate for rate, *_ in found]
-    least, most = rates[0].value, rates[-1].value
+        found.append((value, rate, service))
+    found.sort(key=lambda trained: trained[0])
+    least, most = found[0][0], found[-1][0]
     if most > thresholds.MODELS_DISAGREE * least:
         reason = Remark(code="laws_disagree", facts={"least_images_per_s": least, "most_images_per_s": most})
         return refused(changed, to, reason)
-    middle, bottleneck, rising = found[len(found) // 2]
+    value, rate, service = found[len(found) // 2]
+    ranges = [_range(fit, at, *trained, loader) for trained in found] if ranged else [(value, value)]
+    terms, by_law = _terms(fit, at, service, rate), service.terms(at.workers)
     return Forecast(
         changed=changed,
         to=to,
-        images_per_s=replace(middle, low=min(rate.low for rate in rates), high=max(rate.high for rate in rates)),
-        bottleneck=bottleneck,
-        rising=rising,
+        images_per_s=Interval(value=value, low=min(low for low, _ in ranges), high=max(high for _, high in ranges)),
+        bottleneck=lowest(terms),
+        rising=by_law["workers"] <= min(*by_law.values(), terms["compute"]) and not service.crowded(at.workers),
         how=how,
         refused=None,
     )
@@ -809,11 +801,11 @@ def worker_forecasts(points: Sequence[Point], storage: StorageCeiling) -> dict[i
     Measured counts are in it with what was measured. Never more than twice the cores that were measured on.
     """
     by_workers = {point.workers: point for point in points}
+    fits = {workers: fit(points, point, storage) for workers, point in by_workers.items()}
     most = math.floor(thresholds.MOST_WORKERS_A_CORE * min(point.cores for point in points))
     found: dict[int, Forecast] = {}
     for number in sorted({*by_workers, *takewhile(lambda n: n <= max(most, 1), ladder())}):
-        anchor = by_workers[min(by_workers, key=lambda known: abs(_place(known) - _place(number)))]
-        fitted = fit(points, anchor, storage)
+        fitted = fits[min(fits, key=lambda known: abs(_place(known) - _place(number)))]
         if not isinstance(fitted, Remark):
             found[number] = workers(fitted, number)
         elif point := by_workers.get(number):

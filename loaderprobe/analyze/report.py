@@ -62,7 +62,7 @@ from loaderprobe.records.studies import (
 )
 from loaderprobe.records.supply import Quantity
 from loaderprobe.records.thresholds import ALIKE, AT_LIMIT, FITS_IN_PART, NO_NEXT_LIMIT, USE, UTILIZATION
-from loaderprobe.records.verdict import Verdict
+from loaderprobe.records.verdict import Knee, Verdict
 from loaderprobe.stats import median
 
 
@@ -273,7 +273,10 @@ def rank_rows(measurement: Measurement) -> tuple[RankRow, ...]:
 
 
 Result = Measurement | RunFailure | DamagedFile | None
+Outcome = Judged | RunFailure | DamagedFile | None
 Study = Prefilled | EpochsMeasured
+BROKEN_DOWN = (LoaderprobeError, ArithmeticError, ValueError, LookupError)
+"""What arithmetic raises on figures that no machine measured."""
 
 
 def build_report(
@@ -287,16 +290,23 @@ def build_report(
     `ceilings` of the storage are by file set; `damaged` are files of the run beside its results; `studies` were
     measured beside the verdicts. A measurement that cannot be judged spoils its own row.
     """
-    found = [
-        (config, _judged(result, ceilings.get(config.data)) if isinstance(result, Measurement) else result)
-        for config, result in results
-    ]
-    judged = {config.key: each for config, each in found if isinstance(each, Judged)}
-    recommendations, knees = recommend_groups(
-        [each.experiments for each in judged.values()],
-        {file.fingerprint: _around(file, environment, ceilings.get(file.fingerprint)) for file in files},
-        RATES,
-    )
+    around = {file.fingerprint: _around(file, environment, ceilings.get(file.fingerprint)) for file in files}
+
+    def judged(*, alone: bool) -> tuple[list[tuple[RunConfig, Outcome]], dict[str, Recommendation], tuple[Knee, ...]]:
+        found = [
+            (config, _judged(each, ceilings.get(config.data), alone=alone) if isinstance(each, Measurement) else each)
+            for config, each in results
+        ]
+        experiments = {config.key: each.experiments for config, each in found if isinstance(each, Judged)}
+        made, knees = recommend_groups([*experiments.values()], around, RATES)
+        if not alone:
+            json.dumps([asdict(each) for advised in made.values() for each in advised.advice], allow_nan=False)
+        return found, made, knees
+
+    try:
+        found, recommendations, knees = judged(alone=False)
+    except BROKEN_DOWN:  # advice on each alone shows which measurements are at fault
+        found, recommendations, knees = judged(alone=True)
     beside = by_key(studies, lambda study: study.config.key)
     rows = [
         _measured_row(each, recommendations[config.key], beside.get(config.key, ()), files)
@@ -318,14 +328,14 @@ def build_report(
     return with_warm_notes(replace(report, run=run))
 
 
-def _judged(measurement: Measurement, ceiling: StorageCeiling | None) -> Judged | DamagedFile:
-    """It, judged; or, where the arithmetic of verdict or advice breaks down on what was stored, file and reason."""
+def _judged(measurement: Measurement, ceiling: StorageCeiling | None, *, alone: bool) -> Judged | DamagedFile:
+    """It, judged; or file and reason, where the arithmetic of its verdict, or of advice on it alone, breaks down."""
     try:
         found = Judged(measurement=measurement, ceiling=ceiling)
-        advice = recommend(found.experiments, Surroundings(storage=ceiling or NO_CEILING)).advice
+        advice = recommend(found.experiments, Surroundings(storage=ceiling or NO_CEILING)).advice if alone else ()
         json.dumps(asdict(replace(found.verdict, advice=advice)), allow_nan=False)
         return found
-    except (LoaderprobeError, ArithmeticError, ValueError, LookupError) as error:
+    except BROKEN_DOWN as error:
         reason = f"{type(error).__name__}: {error}"
     return DamagedFile(file=f"measurements/{measurement.config.key}.json", reason=f"cannot be judged: {reason}")
 

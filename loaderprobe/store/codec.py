@@ -77,14 +77,13 @@ def check_numbers(tree: Any) -> None:
     todo = [tree]
     while todo:
         each = todo.pop()
-        if isinstance(each, dict):
-            todo += each.values()
-        elif isinstance(each, list) and each and not set(map(type, each)) <= {int, float}:
-            todo += each
-        else:
-            numbers = each if isinstance(each, list) else [each] if type(each) in (int, float) else []
-            if numbers and not -MOST_NUMBER <= min(numbers) <= max(numbers) <= MOST_NUMBER:
-                raise BadValue(f"a number in it is beyond {MOST_NUMBER:g}")
+        found = [*each.values()] if isinstance(each, dict) else each
+        kinds = set(map(type, found))
+        numbers = found if kinds <= {int, float} else [value for value in found if type(value) in (int, float)]
+        if numbers and not -MOST_NUMBER <= min(numbers) <= max(numbers) <= MOST_NUMBER:
+            raise BadValue(f"a number in it is beyond {MOST_NUMBER:g}")
+        if kinds & {dict, list}:
+            todo += [value for value in found if type(value) in (dict, list)]
 
 
 def write_atomically(path: Path, data: bytes, option: str = "--out") -> None:

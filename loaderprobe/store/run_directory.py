@@ -233,7 +233,7 @@ def _check_paths(files: FileSet, source: Path) -> None:
     """Raises DamagedRun for a file that is not under the root of its set."""
     inside = (files.remote or Path(files.root).is_absolute()) and "\0" not in files.root
     for name in files.file_bytes:
-        if not inside or "\0" in name or name.startswith("/") or ".." in name.split("/"):
+        if not inside or "\0" in name or name.startswith("/") or (".." in name and ".." in name.split("/")):
             raise DamagedRun(str(source), f"is damaged: {name!r} is not under {files.root!r}")
 
 

@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import compress, pairwise
 from operator import itemgetter
 from typing import Literal
 
@@ -341,12 +341,12 @@ def batches_of(segments: Iterable[Segment]) -> set[int]:
 
 def cost_of_batches(records: WorkerBatches, wanted: Collection[int]) -> WorkerCost | None:
     """The same of batches by their numbers. One whose record is lost is taken to cost what the others did."""
-    rows = [i for i, number in enumerate(records.batch) if number in wanted]
+    kept = [number in wanted for number in records.batch]
 
     def total(column: Sequence[int]) -> float:
-        return sum(column[i] for i in rows) * len(wanted) / len(rows)
+        return sum(compress(column, kept)) * len(wanted) / kept.count(True)
 
-    if not rows or not total(records.images):
+    if not any(kept) or not total(records.images):
         return None
     return WorkerCost(
         images=round(total(records.images)),
