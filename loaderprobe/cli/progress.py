@@ -105,8 +105,8 @@ def bandwidth_plan(asked: Mapping[str, Any]) -> str:
     whole_s = usual_seconds(None if readers == "auto" else counts(readers, "--readers"), seconds)
     several = asked["ranks"] or asked["coordinator"]
     rest = ", once the processes of its ranks have started" if several else f": about {format_duration(whole_s)} in all"
-    whole = f"Each phase reads for {seconds:g} s, up to five times that while its rate is not known{rest}"
-    return f"{whole}. Ctrl-C ends with the phases so far."
+    each = f"Each phase reads for {seconds:g} s, up to five times that while its rate is not known"
+    return f"{each}{rest}. Ctrl-C ends with the phases so far."
 
 
 def batch_size_plan(asked: Mapping[str, Any]) -> str:
@@ -114,14 +114,12 @@ def batch_size_plan(asked: Mapping[str, Any]) -> str:
     steps, short = asked["iterations"], asked["strategy"] == "throughput"
     most = "32 short trainings (probes)" if short else "100 trainings (loops)"
     each = f"{steps or 1000:,} steps" if steps or not short else "2 to 5 s, or of 5 steps where those take longer"
-    plan = f"Up to {most} of {each}, each with one batch size: the time left shows with the first."
-    return f"{plan} Ctrl-C ends with the fastest so far."
+    return f"Up to {most} of {each}: the time left shows with the first. Ctrl-C ends with the fastest so far."
 
 
 def layers_plan(asked: Mapping[str, Any]) -> str:
     """How many steps there are."""
-    steps = f"{asked['steps']} training steps without a profiler, and as many with, take as long as the model needs"
-    return f"{steps}: the time left shows with the first."
+    return f"{asked['steps']} training steps without a profiler, and as many with: the time left shows with the first."
 
 
 GENERATE_PLAN = "Images are made as fast as the cores and the disk can: the time left shows with the first."

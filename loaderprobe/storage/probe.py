@@ -51,8 +51,8 @@ LONGEST = 5.0
 PAUSE = 2.0
 """Pause after a file, as a multiple of its reading time: token-bucket devices then answer at once."""
 USUAL, USUAL_STEPS = 2.5, 6
-"""Duration of a phase over its shortest, and steps of a ladder that ends by itself. From: on a disk, with two busy
-cores, 13 phases took 84 and 106 s, and 8 of 1 s 28 and 30 s."""
+"""Duration of a phase over its shortest, and steps of a ladder that ends by itself. From: on two busy cores 13 phases
+took 84 and 106 s, and 8 of 1 s 28 and 30 s."""
 METADATA_READERS = (1, 4, 16, 64)
 METADATA_LONGEST = 3.0
 METADATA_SHARE = 0.6

@@ -99,9 +99,9 @@ IN_CHILDREN = ("measure.session", "measure.segments", "measure.user", "measure.a
 @pytest.mark.parametrize(
     ("script", "words", "most", "without"),
     [
-        (SHOWING, ("report", STORED), 16_560, MEASURING), (SHOWING, ("plan", "--json", STORED), None, ()),
+        (SHOWING, ("report", STORED), 16_570, MEASURING), (SHOWING, ("plan", "--json", STORED), None, ()),
         (SHOWING, ("report", "--format", "csv", STORED), None, ()),
-        (SHOWING, ("report", "--format", "html", STORED), None, ()), (SWEEPING, (), 26_020, IN_CHILDREN),
+        (SHOWING, ("report", "--format", "html", STORED), None, ()), (SWEEPING, (), 26_040, IN_CHILDREN),
     ],
     ids=["report", "plan", "csv", "html", "the parent of a sweep"],
 )  # fmt: skip
@@ -312,9 +312,9 @@ def test_progress_keeps_the_time_left_in_a_narrow_terminal(monkeypatch: pytest.M
         (
             "batch_size.named_batch_size",
             ("batch-size",),
-            "of 2 to 5 s, or of 5 steps where those take longer, each with",
+            "of 2 to 5 s, or of 5 steps where those take longer: the time",
         ),
-        ("layers.named_layers", ("layers",), "10 training steps without a profiler, and as many with, take as long as"),
+        ("layers.named_layers", ("layers",), "10 training steps without a profiler, and as many with: the time left"),
         ("generate.generate", ("generate", "data"), "the time left shows with the first. interrupted; the files"),
         ("diagnose.diagnose", ("diagnose", "x.py:f"), "about 30 s, 30 s more while the verdict is open; Ctrl-C ends"),
         ("diagnose.diagnose", ("diagnose", "x.py:f", "--budget", 20), "It measures for about 20 s; Ctrl-C ends with"),
