@@ -75,6 +75,11 @@ DAMAGES: dict[str, tuple[str, Callable[[Path], object], str]] = {
         altered(lambda found: found["segments"].__delitem__(slice(1, None))),
         "complete round",
     ),
+    "a time that breaks the advice alone": (
+        "measurements",
+        altered(lambda found: found.update(alternatives=[{"name": "uint8", "cpu_s": 1.0, "usual_cpu_s": 1e-320}])),
+        "cannot be judged",
+    ),
     "a directory": ("measurements", in_its_place(Path.mkdir), "it is a directory"),
     "a pipe, which must not block": ("measurements", in_its_place(os.mkfifo), "it is no regular file"),
     "a list of files": ("files", cut, "advice on where to keep"),
