@@ -33,6 +33,8 @@ CHEAPER: dict[str, str] = {
     "preprocessing": "cheaper_preprocessing", "transport": "cheaper_transport", "compute": "cheaper_compute",
 }  # fmt: skip
 """The remark on resources of which a change is named that has no forecast."""
+OF_STORAGE = {"storage", "network", "imbalance"}
+"""What faster storage, or memory in its place, makes less of."""
 WANT_OF_TIME: tuple[ReasonCode, ...] = (
     "no_complete_round", "one_round_does_not_fit", "rounds_differ", "estimate_not_measured", "within_noise",
     "slower_without", "interval_too_wide", "lead_within_spread", "ranges_meet", "rounds_disturbed",
@@ -320,21 +322,23 @@ def _next_steps(report: Report) -> tuple[NextStep, ...]:
     if len(made) == 1 and made[0].advice and not full:
         # What limits now hides that cores are too few.
         changed = [row for row in rows if row.key in made[0].configurations]
-        made += _more_cores(report, changed, changed)
+        held = [row for row in changed if row.bound and row.bound.side == "input"]
+        made += _more_cores(report, changed, held)
     return tuple(made)
 
 
 def _belongs(step: NextStep, rows: Rows) -> bool:
     """False of faster storage, or memory in its place, where storage limits none of the rows that the step is for."""
     limits = {name for row in rows if row.key in step.configurations for name in families(row.bound)}
-    return step.advice[0].action.code not in FORECAST_OF or not limits.isdisjoint({"storage", "network", "imbalance"})
+    return step.advice[0].action.code not in FORECAST_OF or not limits.isdisjoint(OF_STORAGE)
 
 
 def _cheaper(rows: Rows) -> list[NextStep]:
     """What takes less of the resource that limits, and the gain if it took none: where no change has a forecast."""
     for row in filter(firm, rows):
         for resource, speedup in main_speedups(row):
-            if resource not in CHEAPER and any(advice.is_worth_making for advice in row.advice):
+            made = (advice.action.code for advice in row.advice if advice.is_worth_making)
+            if resource not in CHEAPER and any(code not in FORECAST_OF or resource in OF_STORAGE for code in made):
                 break  # what limits most has a change of its own
             if resource in CHEAPER and speedup.low >= WORTH:
                 facts: Facts = {"low": speedup.low, "high": speedup.high}

@@ -209,13 +209,12 @@ def budget_of(asked_s: float | None, *, in_ranks: bool = False) -> tuple[float, 
 
 
 def _over(budget_s: float, beyond_s: float, progress: OnStage) -> OnStage:
-    """Progress in seconds of the budget, of stages as they begin; of all that there may be once it is over."""
+    """Progress in seconds of all that there may be, of stages as they begin."""
     begun_s = time.monotonic()
 
     def heard(stage: str, *_: int) -> None:
         done = round(time.monotonic() - begun_s)
-        whole_s = budget_s if done < budget_s else budget_s + beyond_s
-        progress(stage, done, max(done, round(whole_s)))
+        progress(stage, done, max(done, round(budget_s + beyond_s)))
 
     return heard
 

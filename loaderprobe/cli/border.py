@@ -111,10 +111,10 @@ def command(options: Sequence[Option]) -> Callable[[Callable[..., int]], Callabl
 
     def made(body: Callable[..., int]) -> Callable[..., None]:
         def run(context: typer.Context, **given: Any) -> None:
-            before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+            before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD)}
             code = exit_code_of(lambda: begun(context, given))
             for number, handler in before.items():
-                if signal.getsignal(number) is as_ctrl_c:  # a body may have another
+                if signal.getsignal(number) in (as_ctrl_c, _unheard):  # a body may have another
                     signal.signal(number, handler or signal.SIG_DFL)
             raise typer.Exit(code)
 
@@ -142,8 +142,11 @@ def as_ctrl_c(number: int, frame: FrameType | None) -> None:
 
     In its place is one of ours, as Python has an error for a signal that came before it had none.
     """
-    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.signal(signal.SIGCHLD, _unheard)
     signal.default_int_handler(number, frame)
+
+
+def _unheard(number: int, frame: FrameType | None) -> None: ...
 
 
 def called(
@@ -229,7 +232,7 @@ def exit_code_of(body: Callable[[], int]) -> int:
     except LoaderprobeError as error:
         return report_error(error)
     except KeyboardInterrupt:
-        stderr().print("interrupted before there was a result")
+        stderr().print("interrupted")
         return EXIT_INTERRUPTED
     except Exception as error:  # noqa: BLE001  # the border of the program: exit code 1 means a bug
         if isinstance(error, OSError) and error.errno in BROKEN | (

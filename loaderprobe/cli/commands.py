@@ -136,7 +136,7 @@ def bandwidth(call: Invocation, **asked: Any) -> int:
         signal.signal(signal.SIGHUP, as_ctrl_c)
 
     call.check()
-    with counting(call, bandwidth_plan(asked), "at most") as on_count:
+    with counting(call, bandwidth_plan(asked)) as on_count:
         found = loaderprobe.bandwidth(**asked, command=command_line(), progress=on_count)
     call.show_then_keep(found)
     return ended(interrupted=found.interrupted, failed=bool(found.failed))
@@ -356,7 +356,7 @@ def batch_size(call: Invocation, **asked: Any) -> int:
     call = call.kept("batch-size")
     from loaderprobe.cli.progress import batch_size_plan, counting
 
-    with counting(call, batch_size_plan(asked), "at most") as progress:
+    with counting(call, batch_size_plan(asked)) as progress:
         from loaderprobe.api.batch_size import named_batch_size
 
         found = named_batch_size(**asked, progress=progress, command=command_line())

@@ -16,15 +16,15 @@ from loaderprobe.units import format_duration
 
 
 @contextmanager
-def counting(call: Invocation, plan: str = "", left: str = "about") -> Iterator[OnStage]:
-    """A progress bar for counted items, `about` or `at most` the time left; a new text starts a new bar.
+def counting(call: Invocation, plan: str = "") -> Iterator[OnStage]:
+    """A progress bar for counted items, with about the time left; a new text starts a new bar.
 
     Before the first it says the plan. Of bars that count on from each other the time is that of all.
     """
     with ExitStack() as shown:
         bars = _bars(call.silent)
         tasks: dict[str, TaskID] = {}
-        begin_s, first, last = 0.0, 0, 0
+        begin_s, first, last = 0.0, 0, -1
 
         def update(text: str, done: int, total: int) -> None:
             nonlocal begin_s, first, last
@@ -40,7 +40,7 @@ def counting(call: Invocation, plan: str = "", left: str = "about") -> Iterator[
             last, so_far = done, f"{done} of {total}"
             if first < done < total:
                 each_s = (monotonic() - begin_s) / (done - first)
-                so_far += f", {left} {format_duration(each_s * (total - done))} left"
+                so_far += f", about {format_duration(each_s * (total - done))} left"
             bars.update(tasks[text], completed=done, total=max(total, 1), left=so_far)
 
         yield update
@@ -93,7 +93,8 @@ def diagnose_plan(asked: Mapping[str, Any]) -> str:
     in_ranks = bool(asked["coordinator"] or asked["ranks"] not in (None, "1"))
     budget_s, beyond_s = budget_of(asked["budget_s"], in_ranks=in_ranks)
     more = f", {format_duration(beyond_s)} more while the verdict is open" if beyond_s else ""
-    return f"It measures for about {format_duration(budget_s)}{more}; Ctrl-C ends with the rounds so far."
+    end = "keeps nothing" if in_ranks else "ends with the rounds so far"
+    return f"It measures for about {format_duration(budget_s)}{more}; Ctrl-C {end}."
 
 
 def bandwidth_plan(asked: Mapping[str, Any]) -> str:

@@ -153,7 +153,7 @@ MARKS: dict[How, tuple[str, str, str]] = {
 def whiskers(rows: Sequence[ChartRow]) -> str:
     """What whiskers stand for: one without a mark in it is no interval but all that is possible; empty without any."""
     drawn = [row for row in rows if row.interval]
-    return "" if not drawn else "95 % interval" if any(row.bars or row.point for row in drawn) else "possible range"
+    return "" if not drawn else "95 % interval" if all(row.bars or row.point for row in drawn) else "possible range"
 
 
 BASE = "base"

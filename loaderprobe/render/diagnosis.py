@@ -117,7 +117,7 @@ def _functions(detail: Detail) -> tuple[Part, ...]:
     looks = f"Of {detail.looks} looks at the stacks of workers while they made batches"
     own = f"own: in the function itself, with the compiled code that it calls, from {percent(LEAST_OWN)}"
     others = round(1 - sum(function.own for function in detail.functions), 3)
-    own += f"; {percent(others)} is in functions that are not shown"
+    own += f"; {percent(others)} is in functions that are not shown" if others > 0 else ""
     total = f"total: with what it calls, and waits; looking took {format_duration(detail.looks_cpu_s)} of CPU time"
     columns = (
         Column("function", lambda function: str(function.function), looks),

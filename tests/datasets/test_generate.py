@@ -228,10 +228,10 @@ def test_a_directory_of_somebody_else_is_refused(tmp_path: Path, make: Make, nam
         make(directory / name)
 
 
-@pytest.mark.parametrize("image", ["a.JPG", "cats/a.png"])
+@pytest.mark.parametrize("image", ["a.JPG", "cats/a.png", "train/cats/a.jpeg"])
 def test_generated_images_never_come_among_others(tmp_path: Path, make: Make, image: str) -> None:
     """In a folder of other classes a set would be one more class, and be measured in place of them."""
-    (tmp_path / image).parent.mkdir(exist_ok=True)
+    (tmp_path / image).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / image).touch()
     with pytest.raises(ForeignDirectory, match="holds other images"):
         make(tmp_path)

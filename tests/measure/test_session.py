@@ -150,14 +150,14 @@ def test_ranks_expect_as_many_steps_as_end_a_segment() -> None:
     seconds = LONGEST * 1.4
     assert Pace(multiple=2, max_s=1.4).expected(3, seconds) == 4
     assert Pace(multiple=64, max_s=1.4).expected(3, seconds) == 6
+    assert Pace().for_blocked_workers().min_s == pytest.approx(2.0)
+    assert Pace(max_s=1.0).for_blocked_workers().min_s == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize(("workers", "fewest"), [(0, 3), (2, 4), (3, 3), (8, 8)])
 def test_the_shortest_cold_segment_is_whole_periods_of_the_workers(workers: int, fewest: int) -> None:
     """Two workers give three batches in the time of two: a rate that is half too high."""
     assert pace_for(workers=workers, rounds=3, budget_s=15.0).fewest_cold == fewest
-    assert Pace().for_blocked_workers().min_s == pytest.approx(2.0)
-    assert Pace(max_s=1.0).for_blocked_workers().min_s == pytest.approx(1.0)
 
 
 @given(workers=st.integers(0, 64), rounds=st.integers(1, 9), budget=st.none() | st.floats(0.0, 1e4))

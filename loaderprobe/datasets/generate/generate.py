@@ -35,6 +35,7 @@ from loaderprobe.datasets.generate.manifest import (
     SetSpec,
     read_manifest,
     read_spec,
+    sets_in,
 )
 from loaderprobe.datasets.generate.oddities import ODDITIES, OddityName
 from loaderprobe.datasets.generate.pool import Pool, build_pool, expected_mean, is_pool, load_pool
@@ -460,10 +461,12 @@ def _known(directory: Path, spec: SetSpec) -> Manifest | None:
 
 
 def _foreign_image(root: Path) -> Path | None:
-    """An image in `root`, or in a folder of it as of a class, that is of no generated set."""
-    folders = [root, *(path for path in root.glob("*/") if not (path / SPEC).exists())]
-    files = (path for folder in folders for path in folder.glob("*.*"))
-    return next((path for path in files if path.suffix.lower() in IMAGE_SUFFIXES), None)
+    """An image in `root`, or in a folder as of a class in it or in its `train`, that is of no generated set."""
+    ours = sets_in(root)
+    classes = (path for pattern in ("*/", "train/*/") for path in root.glob(pattern) if path not in ours)
+    folders = [root, *(path for path in classes if not path.name.startswith("."))]
+    files = (path for folder in folders for path in folder.glob("*.*") if path.suffix.lower() in IMAGE_SUFFIXES)
+    return next((path for path in files if os.path.isfile(path)), None)  # noqa: PTH113  # Path.is_file may raise
 
 
 def _differences(found: SetSpec, asked: SetSpec) -> str:
