@@ -208,12 +208,12 @@ def _without_advice(*causes: Cause) -> list[ConfigurationRow]:
     return [with_changes(row, advice=()) if row.bound and row.bound.cause == "preprocessing" else row for row in rows]
 
 
-def _limited(cause: Cause, code: ActionCode) -> list[ConfigurationRow]:
+def _limited(cause: Cause, code: ActionCode, side: Side = "input") -> list[ConfigurationRow]:
     row = example_row()
     assert row.bound and row.verdict and row.verdict.speedups["storage"]
     speedups = {**row.verdict.speedups, "preprocessing": row.verdict.speedups["storage"]}
     advice = (replace(row.advice[0], action=Action(code=code, facts={"share": 1.0, "bytes": 1e9, "workers": 4.0})),)
-    return [with_changes(row, bound=replace(row.bound, cause=cause), advice=advice, speedups=speedups)]
+    return [with_changes(row, bound=replace(row.bound, side=side, cause=cause), advice=advice, speedups=speedups)]
 
 
 def _unsure(rows: list[ConfigurationRow]) -> list[ConfigurationRow]:
@@ -234,6 +234,7 @@ def _unsure(rows: list[ConfigurationRow]) -> list[ConfigurationRow]:
         (_limited("preprocessing", "files_in_memory"), ["cheaper_preprocessing", ""]),
         (_limited("preprocessing", "shards"), ["cheaper_preprocessing", ""]),
         (_limited("preprocessing", "workers"), ["", "more_cores"]),
+        (_limited("compute", "accelerator", side="compute"), [""]),
         (_beside_full_cores(1.9), ["", "more_cores"]),
         (_beside_full_cores(1.03), ["more_cores", ""]),
         (_without_advice("preprocessing"), ["cheaper_preprocessing"]),
@@ -247,7 +248,7 @@ def test_the_first_change_belongs_to_what_limits_and_is_worth_a_word(
     """What saves waiting for storage stands behind what takes less of the part that limits, where that is another; a
     sure gain of 3 % behind the cores that are missing. Where no change has a forecast, what takes less is named with
     the interval of its gain, else a change that may gain nothing; not of a row that names no cause. Cores that would be
-    too few after the only change stand behind it."""
+    too few after the only change stand behind it, where it is one of the input."""
     assert _steps(rows) == steps
     for step in example_report(rows).next:
         if step.remark and step.remark.code == "cheaper_preprocessing":

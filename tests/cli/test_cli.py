@@ -341,7 +341,7 @@ def test_a_command_says_how_long_it_takes_and_ends_by_sigterm_as_by_ctrl_c(
             done = invoke(*arguments, *quiet)
             assert (done.exit_code, done.stdout, done.stderr.count("interrupted")) == (130, "", 1), done.stderr
             assert (says.partition(" interrupted")[0] in " ".join(done.stderr.split())) == (not quiet)
-        assert signal.getsignal(signal.SIGTERM) == before[signal.SIGTERM]
+        assert {number: signal.getsignal(number) for number in before} == before
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
