@@ -67,10 +67,10 @@ def report(commands: Mapping[str, Sequence[str]], rounds: int) -> bool:
     limits: dict[str, Counter[str]] = defaultdict(Counter)
     for number in range(rounds):
         for kind, command in commands.items():
-            found = answer(command, quiet=True)
-            called[kind][found["kind"]["kind"]] += 1
-            limits[kind][found["limit"]["by"]] += 1
-            figures[kind].append([each["value"] for each in found["kind"]["evidence"]])
+            bandwidth = answer(command, quiet=True)
+            called[kind][bandwidth["kind"]["kind"]] += 1
+            limits[kind][bandwidth["limit"]["by"]] += 1
+            figures[kind].append([evidence["value"] for evidence in bandwidth["kind"]["evidence"]])
         print(f"round {number + 1} of {rounds}", file=sys.stderr)
     print(f"{'planted':14} {'called':34} {'16 readers over 1':>20} {'paced over unpaced':>20}  limit")
     for kind in commands:
@@ -124,8 +124,8 @@ def fio_rate(settings: PhaseSettings) -> float:
         done = subprocess.run(command, input=job, stdout=subprocess.PIPE, text=True, check=True)
     settings.supply.spoil()
     # A warning may come before the JSON.
-    (found,) = json.loads(done.stdout[done.stdout.index("{") :])["jobs"]
-    return float(found["read"]["io_bytes"] / (found["read"]["runtime"] / 1000))
+    (group,) = json.loads(done.stdout[done.stdout.index("{") :])["jobs"]
+    return float(group["read"]["io_bytes"] / (group["read"]["runtime"] / 1000))
 
 
 def _reads(pieces: Sequence[Piece], direct: bool, links: str) -> list[str]:
@@ -145,7 +145,7 @@ def _reads(pieces: Sequence[Piece], direct: bool, links: str) -> list[str]:
 
 def rates(folder: str, rounds: int, seconds: float) -> dict[str, list[dict[str, float]]]:
     """Bytes/s of fio and of the probe in every round, by pattern. Run inside the limit."""
-    found = {}
+    by_pattern = {}
     for name, (phase, part) in PATTERNS.items():
         settings = PhaseSettings(
             name=phase, engine=ThreadEngine(),
@@ -154,8 +154,8 @@ def rates(folder: str, rounds: int, seconds: float) -> dict[str, list[dict[str, 
             order=ReadOrder(readers=READERS, seconds=seconds, direct=phase == "direct"), longest_s=3 * seconds,
         )  # fmt: skip
         runs = {"fio": partial(fio_rate, settings), "probe": partial(_probe_rate, settings)}
-        found[name] = [alternated(runs, number) for number in range(rounds)]
-    return found
+        by_pattern[name] = [alternated(runs, number) for number in range(rounds)]
+    return by_pattern
 
 
 def _probe_rate(settings: PhaseSettings) -> float:
@@ -179,9 +179,9 @@ def compare_with_fio(chosen: argparse.Namespace) -> int:
                 fill(Path(scratch))
             if plant is None:
                 continue
-            for pattern, found in answer(plant.command(child(rates, plant.folder, rounds, seconds))).items():
-                probe, fio = (median([each[side] for each in found]) / 1e6 for side in ("probe", "fio"))
-                ratios = spread([each["probe"] / each["fio"] for each in found])
+            for pattern, pairs in answer(plant.command(child(rates, plant.folder, rounds, seconds))).items():
+                probe, fio = (median([pair[side] for pair in pairs]) / 1e6 for side in ("probe", "fio"))
+                ratios = spread([pair["probe"] / pair["fio"] for pair in pairs])
                 print(f"{name:12} {pattern:24} {probe:9.1f} {fio:9.1f}  {ratios}")
     return 0
 
@@ -196,10 +196,10 @@ def main() -> int:
         return compare_with_fio(chosen)
     probe = program("bandwidth", "--json", "--readers", "1,4,16", "--seconds", chosen.seconds)
     with tempfile.TemporaryDirectory(prefix="loaderprobe-kinds-") as scratch, ExitStack() as undo:
-        own = Path(scratch, "own")
-        own.mkdir()
-        many(own)
-        commands = {"unknown": [*probe, str(own)]}
+        folder = Path(scratch, "own")
+        folder.mkdir()
+        many(folder)
+        commands = {"unknown": [*probe, str(folder)]}
         for kind, disk in DISKS.items():
             if plant := planted(undo, kind, kind, disk.rate, fill=disk.fill, scratch=Path(scratch)):
                 commands[kind] = plant.command([*probe, str(plant.folder)])

@@ -79,8 +79,8 @@ def noise_of(runs: Sequence[Path]) -> list[float]:
     """The deviations of rounds from the mean of their configuration, widened by what that mean took up."""
     noise: list[float] = []
     for run in runs:
-        for found in sources(run)[0].result:
-            logs = [math.log(value) for value in found.reading.values]
+        for row in sources(run)[0].result:
+            logs = [math.log(value) for value in row.reading.values]
             if len(logs) >= ENOUGH_ROUNDS:
                 noise += [(log - mean(logs)) * math.sqrt(len(logs) / (len(logs) - 1)) for log in logs]
     if not noise:
@@ -88,10 +88,10 @@ def noise_of(runs: Sequence[Path]) -> list[float]:
     return noise
 
 
-def recorded(place: Path) -> Path:
+def recorded(folder: Path) -> Path:
     return loaderprobe.sweep(
         workers=2, compute="emulated:mlperf-h100", resolutions="256x256,500x375", rounds=6, thorough=True,
-        data_dir=place / "data", out=place / "run",
+        data_dir=folder / "data", out=folder / "run",
     ).path  # fmt: skip
 
 
@@ -99,17 +99,17 @@ def share(happened: Sequence[bool]) -> str:
     return f"{sum(happened)} of {len(happened)}"
 
 
-def tried(asked: argparse.Namespace, noise: Sequence[float]) -> bool:
+def tried(chosen: argparse.Namespace, noise: Sequence[float]) -> bool:
     """A line for each number of rounds; True where all that is promised holds."""
-    good, count = True, asked.pairs
-    for rounds in asked.rounds:
-        maker = Maker(noise=noise, rows=asked.rows, rounds=rounds, draw=random.Random(rounds))
-        null = [maker.failed([0.0] * asked.rows) for _ in range(count)]
-        everywhere = [maker.failed([LOSS] * asked.rows) for _ in range(count)]
-        one = [maker.first_seen() for _ in range(count)]
-        print(f"{rounds:6}{''.join(f'{share(each):>14}' for each in (null, everywhere, one))}", flush=True)
+    good, count = True, chosen.pairs
+    for rounds in chosen.rounds:
+        maker = Maker(noise=noise, rows=chosen.rows, rounds=rounds, draw=random.Random(rounds))
+        null = [maker.failed([0.0] * chosen.rows) for _ in range(count)]
+        everywhere = [maker.failed([LOSS] * chosen.rows) for _ in range(count)]
+        in_one = [maker.first_seen() for _ in range(count)]
+        print(f"{rounds:6}{''.join(f'{share(happened):>14}' for happened in (null, everywhere, in_one))}", flush=True)
         good &= sum(null) <= NULL_AT_MOST * count
-        good &= rounds < max(asked.rounds) or sum(everywhere) >= FOUND_AT_LEAST * count
+        good &= rounds < max(chosen.rounds) or sum(everywhere) >= FOUND_AT_LEAST * count
     return good
 
 
@@ -171,38 +171,38 @@ def null_pair(speeds: Sequence[Speed], begin_s: float, runs: int, rounds: int) -
     return compare_rows([(a, b)], matters=MATTERS)[0][0]
 
 
-def drift(asked: argparse.Namespace) -> bool:
+def drift(chosen: argparse.Namespace) -> bool:
     with tempfile.TemporaryDirectory() as temporary:
-        file = asked.keep or Path(temporary) / "speed"
+        file = chosen.keep or Path(temporary) / "speed"
         if not file.exists():
-            record(file, asked.seconds)
+            record(file, chosen.seconds)
         readings = (map(float, line.split()) for line in file.read_text().splitlines())
         speeds = [Speed(begin_s=begin, end_s=end, images_per_s=speed) for begin, end, speed in readings]
     print(f"{speeds[-1].end_s - speeds[0].begin_s:.0f} s\n{'':32}{'differ by':>12}{'visible':>12}{'seen':>14}")
     good = True
     for runs, rounds in LAYOUTS:
-        places = range(int((speeds[-1].end_s - speeds[0].begin_s) / STEP_S))
-        tried = (null_pair(speeds, speeds[0].begin_s + STEP_S * place, runs, rounds) for place in places)
-        rows = [row for row in tried if row and row.ratio and row.visible is not None and row.p is not None]
+        steps = range(int((speeds[-1].end_s - speeds[0].begin_s) / STEP_S))
+        pairs = (null_pair(speeds, speeds[0].begin_s + STEP_S * step, runs, rounds) for step in steps)
+        rows = [row for row in pairs if row and row.ratio and row.visible is not None and row.p is not None]
         if not rows:
             print(f"{runs} a side, {rounds} rounds each: the recording is too short")
             return False
-        apart = math.sqrt(mean([math.log(row.ratio.value) ** 2 for row in rows if row.ratio]))
+        difference = math.sqrt(mean([math.log(row.ratio.value) ** 2 for row in rows if row.ratio]))
         visible = quantile([row.visible for row in rows if row.visible is not None], 0.5)
         alarms = [row.p <= ALPHA for row in rows if row.p is not None]
         name = f"{counted(runs, 'run')} a side, {counted(rounds, 'round')} each"
-        print(f"{name:32}{100 * apart:10.1f} %{100 * visible:10.1f} %{share(alarms):>14}")
+        print(f"{name:32}{100 * difference:10.1f} %{100 * visible:10.1f} %{share(alarms):>14}")
         good &= runs < ENOUGH_ROUNDS or sum(alarms) <= ALARMS_AT_MOST * len(alarms)
     return good
 
 
-def made(asked: argparse.Namespace) -> bool:
+def made(chosen: argparse.Namespace) -> bool:
     with tempfile.TemporaryDirectory() as temporary:
-        noise = noise_of(asked.runs or [recorded(Path(temporary))])
-    spread = math.sqrt(mean([each**2 for each in noise]))
-    print(f"{len(noise)} rounds vary by {100 * spread:.1f} % (standard deviation); {asked.rows} configurations a sweep")
+        noise = noise_of(chosen.runs or [recorded(Path(temporary))])
+    std = math.sqrt(mean([deviation**2 for deviation in noise]))
+    print(f"{len(noise)} rounds vary by {100 * std:.1f} % (standard deviation); {chosen.rows} configurations a sweep")
     print(f"rounds{'null fail':>14}{'-10 % in all':>14}{'-10 % in one':>14}")
-    return tried(asked, noise)
+    return tried(chosen, noise)
 
 
 PARTS = {"made": made, "drift": drift}
@@ -217,8 +217,8 @@ def main() -> int:
     options.add_argument("--rounds", type=int, nargs="+", default=[3, 5, 10])
     options.add_argument("--seconds", type=float, default=900.0, help="of drift, to record")
     options.add_argument("--keep", type=Path, help="file of the speed that drift recorded, or is to record")
-    asked = options.parse_args()
-    good = [PARTS[name](asked) for name in asked.only.split(",")]
+    chosen = options.parse_args()
+    good = [PARTS[name](chosen) for name in chosen.only.split(",")]
     return 0 if all(good) else 1
 
 

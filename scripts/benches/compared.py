@@ -36,7 +36,7 @@ class Compared:
         return None if self.predicted is None else self.predicted / self.measured - 1 if self.measured else math.inf
 
     @property
-    def held(self) -> bool | None:
+    def in_range(self) -> bool | None:
         if self.low is None or self.high is None:
             return None
         return self.low <= self.measured <= self.high
@@ -50,7 +50,7 @@ class Limits:
     """Of the median error."""
     times_repeat: float = math.inf
     """The median error over that of repeats."""
-    held: float = 0.0
+    in_range: float = 0.0
     """Share of the ranges that hold."""
 
 
@@ -66,20 +66,20 @@ def report(rows: Sequence[Compared], limits: Limits, everything: bool) -> bool:
     print(f"{'kind':24} rows  error: median    p90  repeats: median   p90   held  range: median")
     good = not any(row.wrong for row in rows)
     for group in groups:
-        own = [row for row in rows if row.group.partition(":")[0] == group]
-        good &= _line(group, own, limits)
-        for part in dict.fromkeys(row.group for row in own if ":" in row.group):
-            _line(part.replace(group, " "), [row for row in own if row.group == part], None)
+        of_group = [row for row in rows if row.group.partition(":")[0] == group]
+        good &= _line(group, of_group, limits)
+        for part in dict.fromkeys(row.group for row in of_group if ":" in row.group):
+            _line(part.replace(group, " "), [row for row in of_group if row.group == part], None)
     return good
 
 
 def _cells(row: Compared) -> tuple[str, ...]:
-    held = "" if row.held is not False else "NOT HELD "
+    missed = "" if row.in_range is not False else "NOT HELD "
     return (
         row.group, row.name, "refused" if row.predicted is None else f"{row.predicted:.4g}",
         "" if row.low is None else f"{row.low:.4g} to {row.high:.4g}", f"{row.measured:.4g}",
         "" if row.error is None else f"{row.error:+.1%}", "" if row.repeat is None else f"{row.repeat:.1%}",
-        held + (f"WRONG: {row.wrong} " if row.wrong else "") + row.note,
+        missed + (f"WRONG: {row.wrong} " if row.wrong else "") + row.note,
     )  # fmt: skip
 
 
@@ -88,25 +88,25 @@ def _line(group: str, rows: Sequence[Compared], limits: Limits | None) -> bool:
     made = [row for row in rows if row.predicted is not None and not row.trivial]
     errors = [abs(row.error) for row in made if row.error is not None]
     repeats = [row.repeat for row in made if row.repeat is not None]
-    held = [row.held for row in made if row.held is not None]
+    in_range = [row.in_range for row in made if row.in_range is not None]
     ranges = [(row.low, row.high, row.predicted) for row in made]
     widths = [(high - low) / 2 / value for low, high, value in ranges if low is not None and high and value]
     if not errors:
         print(f"{group:24} none of {len(rows)} predicted")
         return limits is None or limits == Limits()
     middle, again = median(errors), median(repeats) if repeats else math.inf
-    share = sum(held) / len(held) if held else 1.0
+    share = sum(in_range) / len(in_range) if in_range else 1.0
     good = limits is None or (
         not any(row.wrong for row in rows)
         and middle <= limits.error
-        and share >= limits.held
+        and share >= limits.in_range
         and (limits.times_repeat == math.inf or middle <= limits.times_repeat * again)
     )
     words = {True: "good", False: "NOT SHOWN"}
-    told = f"{again:16.1%} {quantile(repeats, 0.9):5.1%}" if repeats else " " * 22
+    of_repeats = f"{again:16.1%} {quantile(repeats, 0.9):5.1%}" if repeats else " " * 22
     print(
-        f"{group:24}{len(made):5} {middle:14.1%} {quantile(errors, 0.9):6.1%} {told} "
-        f"{format(share, '.0%') if held else '':>6} {'±' + format(median(widths), '.0%') if widths else '':>14}  "
+        f"{group:24}{len(made):5} {middle:14.1%} {quantile(errors, 0.9):6.1%} {of_repeats} "
+        f"{format(share, '.0%') if in_range else '':>6} {'±' + format(median(widths), '.0%') if widths else '':>14}  "
         f"{'' if limits is None else words[good]}"
     )
     left = len([row for row in rows if row.trivial]), len([row for row in rows if row.predicted is None])

@@ -56,7 +56,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class Trial:
     """One repetition of a row."""
 
     row: Row
@@ -115,73 +115,73 @@ def _in_little_memory(undo: ExitStack, count: int) -> SmallMemory:
         photographs(disk, RESOLUTION, count)
 
     size = count * MOST_IMAGE_BYTES
-    place = undo.enter_context(small_memory(fill=fill, scratch=Path(scratch), size_bytes=size))
-    files = pages_bytes(photographs_in(place.folder / RESOLUTION))
-    print(f"Linux {os.uname().release}, {place.how}, {files / 1e6:.0f} MB of files")
-    return place
+    memory = undo.enter_context(small_memory(fill=fill, scratch=Path(scratch), size_bytes=size))
+    files = pages_bytes(photographs_in(memory.folder / RESOLUTION))
+    print(f"Linux {os.uname().release}, {memory.how}, {files / 1e6:.0f} MB of files")
+    return memory
 
 
 def measure(chosen: argparse.Namespace, out: Path) -> bool:
     only = [row for row in ROWS if any(part in row.name for part in chosen.only.split(","))]
-    repeats, seen = chosen.rounds or REPEATS, list[Seen]()
+    repeats, trials = chosen.rounds or REPEATS, list[Trial]()
     progress = Progress(len(only))
     with ExitStack() as undo:
-        place = _in_little_memory(undo, chosen.images or IMAGES)
+        memory = _in_little_memory(undo, chosen.images or IMAGES)
         for row in only:
-            seen += [measure_row(place, place.folder / RESOLUTION, row, seed) for seed in range(repeats)]
+            trials += [measure_row(memory, memory.folder / RESOLUTION, row, seed) for seed in range(repeats)]
             progress.done(row.name)
-    (out / "caches.json").write_text(json.dumps([asdict(each) for each in seen]))
+    (out / "caches.json").write_text(json.dumps([asdict(trial) for trial in trials]))
     return True
 
 
-def measure_row(place: SmallMemory, folder: Path, row: Row, seed: int) -> Seen:
+def measure_row(memory: SmallMemory, folder: Path, row: Row, seed: int) -> Trial:
     files = photographs_in(folder)
     sizes = [pages_bytes([file]) for file in files]
     hits: list[float] = []
-    held: list[float] = []
-    command = place.command(child(read_epochs, folder))
+    shares: list[float] = []
+    command = memory.command(child(read_epochs, folder))
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin
         assert process.stdout
         _answered(process, "ready")
         evict(files)
         for numbers in orders(row, len(files), seed):
-            place.leave_for_files(row.share * sum(sizes))
-            before = place.read_bytes()
+            memory.leave_for_files(row.share * sum(sizes))
+            before = memory.read_bytes()
             process.stdin.write(json.dumps(numbers) + "\n")
             process.stdin.flush()
             cached: list[float] = []
             while not select.select([process.stdout], [], [], LOOK_S)[0]:
-                cached.append(float(place.cached_bytes()))
+                cached.append(float(memory.cached_bytes()))
             _answered(process, "done")
-            cached.append(float(place.cached_bytes()))
-            held.append(mean(cached) / sum(sizes))
-            hits.append(1 - (place.read_bytes() - before) / sum(sizes[number] for number in numbers))
-        place.lift()
+            cached.append(float(memory.cached_bytes()))
+            shares.append(mean(cached) / sum(sizes))
+            hits.append(1 - (memory.read_bytes() - before) / sum(sizes[number] for number in numbers))
+        memory.lift()
         process.stdin.close()
-    return Seen(row=row, held=mean(held[1:]), hits=tuple(hits))
+    return Trial(row=row, held=mean(shares[1:]), hits=tuple(hits))
 
 
 ROWS = (*(Row(share=share) for share in SHARES), *(Row(share=share, order="same order") for share in (0.5, 0.9)))
 
 
 def load(folder: Path, _: Any) -> list[Compared]:
-    kept = json.loads((folder / "caches.json").read_text())
-    seen = [Seen(row=Row(**each["row"]), held=each["held"], hits=tuple(each["hits"])) for each in kept]
+    stored = json.loads((folder / "caches.json").read_text())
+    trials = [Trial(row=Row(**kept["row"]), held=kept["held"], hits=tuple(kept["hits"])) for kept in stored]
     rows = []
-    for row in dict.fromkeys(each.row for each in seen):
-        found = [each for each in seen if each.row == row]
-        held, spoken = mean([each.held for each in found]), row.order == "shuffled"
-        later = [each.later for each in found]
-        law = {"epoch 2": page_cache_hits(held, 2), "later": page_cache_hits(held)}
-        hits = {"epoch 2": [mean([each.hits[1] for each in found])], "later": [min(later), max(later)]}
-        for epoch, (low, high) in {name: (each.low - NOISE, each.high + NOISE) for name, each in law.items()}.items():
+    for row in dict.fromkeys(trial.row for trial in trials):
+        of_row = [trial for trial in trials if trial.row == row]
+        share, spoken = mean([trial.held for trial in of_row]), row.order == "shuffled"
+        later = [trial.later for trial in of_row]
+        bands = {"epoch 2": page_cache_hits(share, 2), "later": page_cache_hits(share)}
+        hits = {"epoch 2": [mean([trial.hits[1] for trial in of_row])], "later": [min(later), max(later)]}
+        for epoch, (low, high) in {name: (band.low - NOISE, band.high + NOISE) for name, band in bands.items()}.items():
             off = spoken and not (low <= min(hits[epoch]) and max(hits[epoch]) <= high)
             said: dict[str, Any] = {"predicted": (low + high) / 2, "low": low, "high": high} if spoken else {}
             made = Compared(
                 group=row.order, name=f"{row.name}, {epoch}", measured=mean(hits[epoch]), **said,
                 wrong="outside the law" * off,
-                note=f"held {held:.3f}; LRU {lru_hits(held):.3f}",
+                note=f"held {share:.3f}; LRU {lru_hits(share):.3f}",
             )  # fmt: skip
             rows.append(made)
     return rows

@@ -53,7 +53,7 @@ DISKS = {
 FASTER = {"token_bucket10": "token_bucket20", "single_server10": "single_server20"}
 FITTED = ((1, 2), (4,))
 VISITS = 2
-LIMITS = Limits(times_repeat=1.5, held=0.9)
+LIMITS = Limits(times_repeat=1.5, in_range=0.9)
 GIVEN = 0.01
 """Nearer than this to the accelerator's own rate, the accelerator was the limit."""
 IMAGES, SIDE = 512, 256
@@ -81,14 +81,14 @@ def measure(chosen: argparse.Namespace, out: Path) -> bool:
     with tempfile.TemporaryDirectory(prefix="loaderprobe-forecast-") as scratch, ExitStack() as undo:
         source = photographs(Path(scratch, "photographs"), f"{SIDE}x{SIDE}", IMAGES)
         names = wanted([*DISKS], chosen.only)
-        places = {name: place for name in names if (place := _plant(undo, name, source, Path(scratch)))}
-        progress, complete = Progress(len(visits) * len(places)), len(places) == len(names)
+        disks = {name: disk for name in names if (disk := _plant(undo, name, source, Path(scratch)))}
+        progress, complete = Progress(len(visits) * len(disks)), len(disks) == len(names)
         for visit in visits:
-            for name, place in places.items():
+            for name, disk in disks.items():
                 run = out / f"{name}.v{visit}"
                 if not (run / "summary.json").exists():
                     shutil.rmtree(run, ignore_errors=True)
-                    command = place.command(_sweep(name, place.folder, run))
+                    command = disk.command(_sweep(name, disk.folder, run))
                     complete &= ran(command, run.name, SWEEP_LIMIT_S, quiet=True)
                 progress.done(run.name)
     return complete
@@ -118,7 +118,7 @@ def others_had_cores(measurement: Measurement) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Setting:
     disk: str
     workers: int
     accelerator: int
@@ -132,7 +132,7 @@ class Visit:
 
     def __init__(self, folder: Path, number: str) -> None:
         self.number = number
-        self.measured: dict[Place, Measurement] = {}
+        self.measured: dict[Setting, Measurement] = {}
         self.storage: dict[str, StorageCeiling] = {}
         for disk in DISKS:
             if ((run := folder / f"{disk}.{number}") / "summary.json").exists():
@@ -141,90 +141,90 @@ class Visit:
     def _read(self, disk: str, run: Path) -> None:
         directory = loaderprobe.load(run).directory
         self.storage[disk] = directory.ceiling(directory.record.spec.configs[0].data) or NO_CEILING
-        for found in measurements(run):
-            rate = round(found.compute.specified_images_per_s or 0)
-            place = Place(disk=disk, workers=found.config.loader.workers, accelerator=rate)
-            if others_had_cores(found):
-                print(f"{place} {self.number}: left out, since other processes had the cores")
+        for measurement in measurements(run):
+            rate = round(measurement.compute.specified_images_per_s or 0)
+            setting = Setting(disk=disk, workers=measurement.config.loader.workers, accelerator=rate)
+            if others_had_cores(measurement):
+                print(f"{setting} {self.number}: left out, since other processes had the cores")
             else:
-                self.measured[place] = found
+                self.measured[setting] = measurement
 
-    def rate(self, place: Place) -> float | None:
-        found = self.measured.get(place)
-        return median(list(rates_by_round(found, found.config.mode, "training").values())) if found else None
+    def rate(self, setting: Setting) -> float | None:
+        measured = self.measured.get(setting)
+        return median(list(rates_by_round(measured, measured.config.mode, "training").values())) if measured else None
 
-    def point(self, place: Place) -> Point | Remark:
-        if place not in self.measured:
+    def point(self, setting: Setting) -> Point | Remark:
+        if setting not in self.measured:
             return Remark(code="no_complete_round")
-        found = self.measured[place]
-        return point_of(run_experiments(found, self.storage[place.disk]))
+        measurement = self.measured[setting]
+        return point_of(run_experiments(measurement, self.storage[setting.disk]))
 
-    def points(self, like: Place, among: Sequence[int] = WORKERS) -> tuple[Point, ...]:
+    def points(self, like: Setting, among: Sequence[int] = WORKERS) -> tuple[Point, ...]:
         """Those that can be fitted, of the configurations that differ in workers only."""
-        found = [self.point(replace(like, workers=workers)) for workers in among]
-        return tuple(point for point in found if isinstance(point, Point))
+        points = [self.point(replace(like, workers=workers)) for workers in among]
+        return tuple(point for point in points if isinstance(point, Point))
 
-    def fit(self, place: Place) -> Fit | Remark:
+    def fit(self, setting: Setting) -> Fit | Remark:
         """As a sweep fits it: with all numbers of workers."""
-        point = self.point(place)
-        return fit(self.points(place), point, self.storage[place.disk]) if isinstance(point, Point) else point
+        point = self.point(setting)
+        return fit(self.points(setting), point, self.storage[setting.disk]) if isinstance(point, Point) else point
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Made:
+class Prediction:
     """A forecast of a configuration, from another."""
 
     group: str
-    place: Place
+    setting: Setting
     source: str
     forecast: Forecast | Remark
 
 
-def by_workers(visit: Visit) -> Iterator[Made]:
-    for like in dict.fromkeys(replace(place, workers=0) for place in visit.measured):
+def by_workers(visit: Visit) -> Iterator[Prediction]:
+    for like in dict.fromkeys(replace(setting, workers=0) for setting in visit.measured):
         for fitted in FITTED:
             known = visit.points(like, fitted)
-            made = worker_forecasts(known, visit.storage[like.disk]) if known else {}
+            forecasts = worker_forecasts(known, visit.storage[like.disk]) if known else {}
             for workers in sorted({*WORKERS} - {*fitted}):
-                yield Made(
-                    group="workers", place=replace(like, workers=workers),
+                yield Prediction(
+                    group="workers", setting=replace(like, workers=workers),
                     source=f"{join_words([*map(str, fitted)])} workers",
-                    forecast=made.get(workers) or Remark(code="no_model_fits"),
+                    forecast=forecasts.get(workers) or Remark(code="no_model_fits"),
                 )  # fmt: skip
 
 
-def from_one_place(visit: Visit) -> Iterator[Made]:
+def from_one_setting(visit: Visit) -> Iterator[Prediction]:
     """Each other accelerator, and from the slower disk the faster of the same kind."""
-    for place in visit.measured:
-        found = visit.fit(place)
-        for rate in sorted({*ACCELERATORS} - {place.accelerator}):
-            made = faster_accelerator(found, rate) if isinstance(found, Fit) else found
-            target, source = replace(place, accelerator=rate), f"a{place.accelerator}"
-            yield Made(group="accelerators", place=target, source=source, forecast=made)
-        if (faster := FASTER.get(place.disk)) in visit.storage:
-            assert faster
-            rates = [visit.storage[disk].bytes_per_s or 1.0 for disk in (faster, place.disk)]
-            made = faster_disk(found, rates[0] / rates[1]) if isinstance(found, Fit) else found
-            yield Made(group="disk speeds", place=replace(place, disk=faster), source=place.disk, forecast=made)
+    for setting in visit.measured:
+        fitted = visit.fit(setting)
+        for rate in sorted({*ACCELERATORS} - {setting.accelerator}):
+            forecast = faster_accelerator(fitted, rate) if isinstance(fitted, Fit) else fitted
+            target, source = replace(setting, accelerator=rate), f"a{setting.accelerator}"
+            yield Prediction(group="accelerators", setting=target, source=source, forecast=forecast)
+        if (faster := FASTER.get(setting.disk, "")) in visit.storage:
+            target, source = replace(setting, disk=faster), setting.disk
+            rates = [visit.storage[disk].bytes_per_s or 1.0 for disk in (faster, setting.disk)]
+            forecast = faster_disk(fitted, rates[0] / rates[1]) if isinstance(fitted, Fit) else fitted
+            yield Prediction(group="disk speeds", setting=target, source=source, forecast=forecast)
 
 
-def compared(made: Made, visit: Visit, other: Visit) -> Compared | None:
+def compared(prediction: Prediction, visit: Visit, other: Visit) -> Compared | None:
     """With what another visit measured there."""
-    place, rate, before = made.place, other.rate(made.place), visit.rate(made.place)
-    if rate is None:
+    setting, measured, before = prediction.setting, other.rate(prediction.setting), visit.rate(prediction.setting)
+    if measured is None:
         return None
-    forecast = made.forecast if isinstance(made.forecast, Forecast) else None
-    found, refused = forecast and forecast.images_per_s, forecast.refused if forecast else made.forecast
-    rates = (rate, before, found and found.value)
+    forecast = prediction.forecast if isinstance(prediction.forecast, Forecast) else None
+    predicted, refused = forecast and forecast.images_per_s, forecast.refused if forecast else prediction.forecast
+    rates = (measured, before, predicted and predicted.value)
     return Compared(
-        group=f"{made.group}:{kind_of(place.disk)}",
-        name=f"{place} from {made.source} {visit.number}",
-        measured=rate,
-        repeat=None if before is None else abs(before / rate - 1),
-        predicted=found.value if found else None,
-        low=found.low if found else None,
-        high=found.high if found else None,
-        trivial=all(each and abs(each / place.accelerator - 1) <= GIVEN for each in rates),
+        group=f"{prediction.group}:{kind_of(setting.disk)}",
+        name=f"{setting} from {prediction.source} {visit.number}",
+        measured=measured,
+        repeat=None if before is None else abs(before / measured - 1),
+        predicted=predicted.value if predicted else None,
+        low=predicted.low if predicted else None,
+        high=predicted.high if predicted else None,
+        trivial=all(rate and abs(rate / setting.accelerator - 1) <= GIVEN for rate in rates),
         note=remark_words(refused) if isinstance(refused, Remark) else "",
     )
 
@@ -240,7 +240,7 @@ def load(folder: Path, _: argparse.Namespace) -> list[Compared]:
     return [
         row
         for visit in visits
-        for made in (*by_workers(visit), *from_one_place(visit))
+        for prediction in (*by_workers(visit), *from_one_setting(visit))
         for other in visits
-        if other is not visit and (row := compared(made, visit, other))
+        if other is not visit and (row := compared(prediction, visit, other))
     ]

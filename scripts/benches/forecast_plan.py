@@ -80,7 +80,7 @@ class Endless(Sampler[int]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class Trial:
     """What so many accelerators did in the window, and the disk's own counters meanwhile."""
 
     utilizations: tuple[float, ...]
@@ -101,7 +101,7 @@ def _at_end_of_input(ended: threading.Event) -> None:
 
 def images_per_s(ends_ns: Sequence[int], begin_ns: int, end_ns: int) -> float:
     """Between the first and the last step that ended in the window."""
-    inside = [each for each in ends_ns if begin_ns <= each <= end_ns]
+    inside = [step_ns for step_ns in ends_ns if begin_ns <= step_ns <= end_ns]
     return BATCH_SIZE * (len(inside) - 1) / (inside[-1] - inside[0]) * 1e9
 
 
@@ -131,10 +131,10 @@ def train_alone(folder: str, part: int, parts: int) -> None:
     os._exit(0)
 
 
-def together(place: SlowDisk, folder: Path, count: int) -> Seen:
+def together(disk: SlowDisk, folder: Path, count: int) -> Trial:
     """So many accelerators at once, once all of them have begun and settled."""
     with ExitStack() as undo:
-        commands = [place.command(child(train_alone, folder, part, count)) for part in range(count)]
+        commands = [disk.command(child(train_alone, folder, part, count)) for part in range(count)]
         running = [
             undo.enter_context(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
             for command in commands
@@ -149,8 +149,8 @@ def together(place: SlowDisk, folder: Path, count: int) -> Seen:
         after, end_ns = device_reads(folder), time.monotonic_ns()
         ends = [json.loads(process.communicate("")[0]) for process in running]
     spent_s = (end_ns - begin_ns) / 1e9
-    return Seen(
-        utilizations=tuple(images_per_s(each, begin_ns, end_ns) / RATE for each in ends),
+    return Trial(
+        utilizations=tuple(images_per_s(ends_ns, begin_ns, end_ns) / RATE for ends_ns in ends),
         bytes_per_s=(after[1] - before[1]) / spent_s,
         requests_per_s=(after[0] - before[0]) / spent_s,
     )
@@ -165,19 +165,19 @@ def measure(_: Any, out: Path) -> bool:
             limit = limit_of(kind, photos)
             with ExitStack() as undo:
                 name = f"{kind}, {limit:.0f}/s"
-                place = planted(undo, name, kind, limit, fill=photos.parent, scratch=Path(temporary))
-                if place is None or place.members is None:
+                disk = planted(undo, name, kind, limit, fill=photos.parent, scratch=Path(temporary))
+                if disk is None or disk.members is None:
                     print(f"{kind}: left out: only a block device has counters of its own")
                     complete = False
                     continue
-                folder = place.folder / f"{SIDE}x{SIDE}"
+                folder = disk.folder / f"{SIDE}x{SIDE}"
                 command = program(
                     "sweep", folder, "--workers", ",".join(map(str, SWEPT)), "--no-serial", "--batch-size", BATCH_SIZE,
                     "--compute", f"emulated:{RATE:g}", "--out", out / kind, "--quiet", "--json",
                 )  # fmt: skip
-                subprocess.run(place.command(command), check=True, stdout=subprocess.DEVNULL)
-                seen = {count: asdict(together(place, folder, count)) for count in COUNTS}
-            (out / f"{kind}.json").write_text(json.dumps(seen))
+                subprocess.run(disk.command(command), check=True, stdout=subprocess.DEVNULL)
+                trials = {count: asdict(together(disk, folder, count)) for count in COUNTS}
+            (out / f"{kind}.json").write_text(json.dumps(trials))
     return complete
 
 
@@ -185,34 +185,34 @@ def load(folder: Path, _: Any) -> list[Compared]:
     rows: list[Compared] = []
     for kind in DISKS:
         kept = folder / f"{kind}.json"
-        seen = json.loads(kept.read_text()) if kept.exists() else {}
-        for count, each in seen.items():
-            rows += judged(folder / kind, kind, int(count), Seen(**each))
+        trials = json.loads(kept.read_text()) if kept.exists() else {}
+        for count, fields in trials.items():
+            rows += judged(folder / kind, kind, int(count), Trial(**fields))
     return rows
 
 
-def judged(run: Path, kind: str, count: int, seen: Seen) -> Iterator[Compared]:
+def judged(run: Path, kind: str, count: int, trial: Trial) -> Iterator[Compared]:
     """Need and supply of so many accelerators."""
-    found, reached = (
-        plan(run, accelerators=count, utilization=min(each, 1.0), use=1.0) for each in (UTILIZATION, seen.utilization)
+    planned, reached = (
+        plan(run, accelerators=count, utilization=min(busy, 1.0), use=1.0) for busy in (UTILIZATION, trial.utilization)
     )
-    supply, need = found.supplies[0], reached.need("read_bytes")
+    supply, need = planned.supplies[0], reached.need("read_bytes")
     assert need and supply.feeds is not None
-    is_fed, name = seen.utilization >= UTILIZATION, f"{kind}, {count} accelerators"
-    used = f"used {seen.utilization:.1%}, least {min(seen.utilizations):.1%}; {seen.requests_per_s:.0f} requests/s"
+    is_fed, name = trial.utilization >= UTILIZATION, f"{kind}, {count} accelerators"
+    used = f"used {trial.utilization:.1%}, least {min(trial.utilizations):.1%}; {trial.requests_per_s:.0f} requests/s"
     least = "at least " * supply.at_least
     feeds = f"the plan feeds {least}{supply.feeds:.2f}"
-    needed, seen_mb = need.at_utilization.value / 1e6, seen.bytes_per_s / 1e6
+    needed, measured_mb = need.at_utilization.value / 1e6, trial.bytes_per_s / 1e6
     yield Compared(
-        group="need", name=name, predicted=needed, measured=seen_mb, note=f"{used}; {feeds}",
-        wrong=f"off by over {OFF_AT_MOST:.0%} " * (abs(needed / seen_mb - 1) > OFF_AT_MOST)
+        group="need", name=name, predicted=needed, measured=measured_mb, note=f"{used}; {feeds}",
+        wrong=f"off by over {OFF_AT_MOST:.0%} " * (abs(needed / measured_mb - 1) > OFF_AT_MOST)
         + "feeds" * (is_fed != (count <= supply.feeds)),
     )  # fmt: skip
     if not is_fed:
         gives = supply.limits[0].limit.value / 1e6
-        off = gives / seen_mb - 1
+        off = gives / measured_mb - 1
         wrong = off > OFF_AT_MOST or (not supply.at_least and off < -OFF_AT_MOST)
         yield Compared(
-            group="gives", name=name, predicted=gives, measured=seen_mb, note=least,
+            group="gives", name=name, predicted=gives, measured=measured_mb, note=least,
             wrong=f"off by over {OFF_AT_MOST:.0%}" * wrong,
         )  # fmt: skip

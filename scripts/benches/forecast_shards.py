@@ -29,7 +29,7 @@ SWEEP = (
     "--no-serial", "--rounds", 3, "--compute", "emulated:mlperf-h100", "--batch-size", 16, "--quiet",
 )  # fmt: skip
 LIMIT_S = 300
-LIMITS = Limits(error=0.15, held=0.9)
+LIMITS = Limits(error=0.15, in_range=0.9)
 
 
 def measure(chosen: argparse.Namespace, out: Path) -> bool:
@@ -58,7 +58,7 @@ def _compared(name: str, run: Path) -> Iterator[Compared]:
     rows = {row.config.resolution: row for row in loaderprobe.load(run).report().configurations}
     for resolution in RESOLUTIONS:
         files, tar = rows[resolution], rows[f"{resolution} tar"]
-        made = next((each for each in files.forecasts if each.changed == "layout"), None)
+        made = next((forecast for forecast in files.forecasts if forecast.changed == "layout"), None)
         if tar.images_per_s is None or files.images_per_s is None:
             continue
         rate = made.images_per_s if made else None

@@ -31,7 +31,7 @@ TIMES = re.compile(r"(Time|Data)\s+[\d.]+ \(\s*[\d.]+\)|\d+:\d\d(:\d\d)?|\d+\.\d
 TRAINED, TESTED = 2000, 400
 
 Files = dict[str, str]
-Seen = tuple[int, str, Files]
+Outcome = tuple[int, str, Files]
 """Exit code, what was printed, and the hash of each file."""
 
 
@@ -78,7 +78,7 @@ def written(folder: Path) -> Files:
     }
 
 
-def run(words: list[str], folder: Path, options: list[str] | None) -> Seen:
+def run(words: list[str], folder: Path, options: list[str] | None) -> Outcome:
     """The script in a folder, alone or under `run` with these options."""
     command = [sys.executable, "-m", "scripts.benches.harmless", "--seeded", *words]
     if options is not None:
@@ -88,10 +88,10 @@ def run(words: list[str], folder: Path, options: list[str] | None) -> Seen:
     return ended.returncode, TIMES.sub("", ended.stdout), written(folder)
 
 
-def differences(plain: Seen, seen: Seen) -> list[str]:
+def differences(plain: Outcome, watched: Outcome) -> list[str]:
     """What differs; `run` may print its verdict after the script, and end with another code where it has none."""
-    files = {name for name in plain[2].keys() | seen[2].keys() if plain[2].get(name) != seen[2].get(name)}
-    return [*(["output"] if not seen[1].startswith(plain[1]) else []), *sorted(files)]
+    files = {name for name in plain[2].keys() | watched[2].keys() if plain[2].get(name) != watched[2].get(name)}
+    return [*(["output"] if not watched[1].startswith(plain[1]) else []), *sorted(files)]
 
 
 def tried(words: list[str], root: Path, budget: str) -> tuple[list[str], str]:
@@ -117,15 +117,15 @@ def main() -> int:
     options.add_argument("examples", type=Path, metavar="EXAMPLES", help="a clone of github.com/pytorch/examples")
     options.add_argument("--only", help="one row of scripts.toml")
     options.add_argument("--budget", default="3", help="seconds of the driver; 3")
-    asked = options.parse_args()
-    rows = {name: row for name, row in tomllib.loads(ROWS.read_text()).items() if asked.only in (None, name)}
+    chosen = options.parse_args()
+    rows = {name: row for name, row in tomllib.loads(ROWS.read_text()).items() if chosen.only in (None, name)}
     harmed = False
     with tempfile.TemporaryDirectory() as scratch:
         root = Path(scratch)
         make_data(root)
         for name, row in rows.items():
             script, *words = shlex.split(row["script"].replace("IMAGES", str(root / "images")))
-            changed, shown = tried([str((asked.examples / script).resolve()), *words], root / name, asked.budget)
+            changed, shown = tried([str((chosen.examples / script).resolve()), *words], root / name, chosen.budget)
             harmed |= bool(changed)
             print(f"{name:22} {'CHANGED: ' + ', '.join(changed) if changed else 'as without'}  {shown}", flush=True)
     return int(harmed)

@@ -46,11 +46,11 @@ def parser(doc: str | None) -> argparse.ArgumentParser:
 
 def parser_of_kept(doc: str | None) -> argparse.ArgumentParser:
     """With the options of a bench that keeps raw results, for `raw_results`."""
-    found = parser(doc)
-    found.add_argument("--keep", type=Path, help="keep the raw results in this folder")
-    found.add_argument("--from", dest="source", type=Path, help="judge what was kept there, and measure nothing")
-    found.add_argument("--all", action="store_true", help="show all of every row")
-    return found
+    options = parser(doc)
+    options.add_argument("--keep", type=Path, help="keep the raw results in this folder")
+    options.add_argument("--from", dest="source", type=Path, help="judge what was kept there, and measure nothing")
+    options.add_argument("--all", action="store_true", help="show all of every row")
+    return options
 
 
 def photographs(root: Path, resolution: str, count: int, layout: str = "files", **options: Any) -> Path:
@@ -111,9 +111,9 @@ def child(function: Callable[..., object], *given: object) -> list[str]:
     code = f"""
 import json, sys
 from {module} import {function.__name__} as run
-found = run(*json.loads(sys.argv[1]))
-if found is not None:
-    print(json.dumps(found), flush=True)
+returned = run(*json.loads(sys.argv[1]))
+if returned is not None:
+    print(json.dumps(returned), flush=True)
 """
     return [sys.executable, "-c", code, json.dumps(given, default=str)]
 
@@ -127,9 +127,9 @@ def measurements(run: Path) -> Iterator[Measurement]:
     """Those of a stored run, in the order of its configurations."""
     directory = loaderprobe.load(run).directory
     for config in directory.record.spec.configs:
-        found = directory.result(config.key)
-        if isinstance(found, Measurement):
-            yield found
+        outcome = directory.result(config.key)
+        if isinstance(outcome, Measurement):
+            yield outcome
 
 
 def wanted(names: Sequence[str], only: str) -> list[str]:

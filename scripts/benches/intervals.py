@@ -77,11 +77,11 @@ BLANK = {number: run(alike(1, baseline=100), Cost(), workers=number) for number 
 
 def segment_of(number: int, stamps: Sequence[float], finished: Sequence[float] = ()) -> Segment:
     """A round of training whose steps begin at these times, in seconds; the last is the end."""
-    ns = [round(each * 1e9) for each in stamps]
+    ns = [round(second * 1e9) for second in stamps]
     begin, made = tuple(ns[:-1]), segment("baseline", "training", number, 0, 100.0, thread_cpu_ns=0, delivered_bytes=0)
     return replace(
         made, batch_size=BATCH, begin_ns=begin, ready_ns=begin, copied_ns=begin, end_ns=begin, closed_ns=ns[-1],
-        finished_ns=tuple(round(each * 1e9) for each in finished),
+        finished_ns=tuple(round(second * 1e9) for second in finished),
     )  # fmt: skip
 
 
@@ -95,24 +95,22 @@ def cut(stamps: Sequence[float], pace: Pace, begin: int = 0) -> list[float]:
 
 def rows_of(kind: str, loop: dict[str, Any]) -> Iterator[Row]:
     """Cut from one loop: measurements of one, two, three and six rounds, from many places in it."""
-    finished, workers, specified = [each / 1e9 for each in loop["finished_ns"]], loop["workers"], loop["specified"]
+    finished, workers, specified = [ns / 1e9 for ns in loop["finished_ns"]], loop["workers"], loop["specified"]
     pace = pace_for(workers=workers, rounds=USUAL_ROUNDS, budget_s=USUAL_SECONDS)
     compute = ComputeInfo(
         name="bench", device="", synchronous=specified is None, specified_images_per_s=specified, source=""
     )
-    host = [each / 1e9 for each in (*loop["begin_ns"], loop["closed_ns"])]
+    host = [ns / 1e9 for ns in (*loop["begin_ns"], loop["closed_ns"])]
     truth = BATCH * (len(host) - 1) / (host[-1] - host[0])
     if finished:
         truth = BATCH * (len(finished) - 1) / (finished[-1] - finished[0])
-    found = [
-        (first, stamps) for first in range(0, len(host) - 1, max(workers, 1)) if (stamps := cut(host, pace, first))
-    ]
+    cuts = [(first, stamps) for first in range(0, len(host) - 1, max(workers, 1)) if (stamps := cut(host, pace, first))]
 
     def at(second: float, number: int) -> Segment | None:
-        place = next(((first, stamps) for first, stamps in found if stamps[0] - host[0] >= second), None)
-        if place is None:
+        piece = next(((first, stamps) for first, stamps in cuts if stamps[0] - host[0] >= second), None)
+        if piece is None:
             return None
-        first, stamps = place
+        first, stamps = piece
         return segment_of(number, stamps, finished[first : first + len(stamps) - 1])
 
     for rounds in (1, 2, 3, 6):
@@ -123,8 +121,8 @@ def rows_of(kind: str, loop: dict[str, Any]) -> Iterator[Row]:
             alone = [at(begin_s + apart_s * number + ALONE_S, number) for number in range(rounds)]
             if None in (*segments, *alone):
                 break
-            training = [each for each in segments if each]
-            loader = [replace(each, activity="loader_only", finished_ns=()) for each in alone if each]
+            training = [segment for segment in segments if segment]
+            loader = [replace(segment, activity="loader_only", finished_ns=()) for segment in alone if segment]
             made.append(replace(BLANK[workers], segments=(*training, *loader), compute=compute))
         if made:
             yield row_of(kind, rounds, made, truth)
@@ -132,9 +130,9 @@ def rows_of(kind: str, loop: dict[str, Any]) -> Iterator[Row]:
 
 def row_of(kind: str, rounds: int, measurements: Sequence[Measurement], images_per_s: float) -> Row:
     """Their intervals against the rate of the whole loop."""
-    intervals = [rate_interval(each, segments_of(each, "baseline", "training")) for each in measurements]
-    errors = [abs(each.value / images_per_s - 1) for each in intervals]
-    halves = [(each.high - each.value) / images_per_s for each in intervals]
+    intervals = [rate_interval(measured, segments_of(measured, "baseline", "training")) for measured in measurements]
+    errors = [abs(interval.value / images_per_s - 1) for interval in intervals]
+    halves = [(interval.high - interval.value) / images_per_s for interval in intervals]
     return Row(
         kind=kind, rounds=rounds, covered=mean([error <= half for error, half in zip(errors, halves, strict=True)]),
         half=median(halves), narrowest=quantile(errors, 0.95),
@@ -220,9 +218,9 @@ def main() -> int:
     options = parser(__doc__)
     options.add_argument("--loops", type=Path, help="keep the long loops there; what is there is not measured again")
     options.add_argument("--seconds", type=float, default=40.0, help="of each loop that is measured")
-    asked = options.parse_args()
+    chosen = options.parse_args()
     with tempfile.TemporaryDirectory(prefix="loaderprobe-loops-") as scratch:
-        loops = loops_in(asked.loops or Path(scratch), asked.seconds)
+        loops = loops_in(chosen.loops or Path(scratch), chosen.seconds)
         rows = [row for name, loop in loops for row in rows_of(name, loop)]
     print(f"{'':36} rows    covered    ± median  narrowest   times")
     for row in rows:

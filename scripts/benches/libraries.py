@@ -123,7 +123,7 @@ def bare_torchdata(files: FileSet) -> Iterator[Any]:
 
 def _collated(samples: list[tuple[torch.Tensor, int]]) -> tuple[Any, ...]:
     """By torch, as the product does it: Grain's own batching of arrays takes 1.6 times as long in all."""
-    return tuple(each.numpy() for each in default_collate(samples))
+    return tuple(tensor.numpy() for tensor in default_collate(samples))
 
 
 def bare_grain(files: FileSet) -> Iterator[Any]:
@@ -149,7 +149,7 @@ def bare_dali(files: FileSet) -> Iterator[Any]:
         images = fn.random_resized_crop(fn.decoders.image(encoded), size=(224, 224), antialias=True)
         return fn.crop_mirror_normalize(
             images, mirror=fn.random.coin_flip(), dtype=types.FLOAT, output_layout="CHW",
-            mean=[255 * each for each in CHANNEL_MEAN], std=[255 * each for each in CHANNEL_DEVIATION],
+            mean=[255 * mean for mean in CHANNEL_MEAN], std=[255 * std for std in CHANNEL_DEVIATION],
         ), labels  # fmt: skip
 
     made = pipeline(batch_size=BATCH, num_threads=WORKERS, prefetch_queue_depth=AHEAD, device_id=None)
@@ -284,8 +284,8 @@ def segment_of(runner: SegmentRunner, scratch: Path) -> float:
         if isinstance(loader, OwnThreads):
             loader.new_processes = looking.follow_threads
         time.sleep(PAUSE_S)
-        found = runner.run(Part("warm", "loader_only"), 0)
-        return found.batch_size * found.steps / found.seconds
+        segment = runner.run(Part("warm", "loader_only"), 0)
+        return segment.batch_size * segment.steps / segment.seconds
 
 
 def rates(name: str, folder: str, rounds: int, seconds: float) -> None:
@@ -302,8 +302,8 @@ def rates(name: str, folder: str, rounds: int, seconds: float) -> None:
         runner, bare = runner_of(loader, config, files, seconds), BARE[name](files)
         runs = {"loaderprobe": partial(segment_of, runner, Path(scratch)), "bare": partial(bare_rate, bare, seconds)}
         alternated(runs, 0)  # all that begins late has begun
-        made = [alternated(runs, number) for number in range(rounds)]
-    print(json.dumps({way: [each[way] for each in made] for way in runs}), flush=True)
+        by_round = [alternated(runs, number) for number in range(rounds)]
+    print(json.dumps({way: [speeds[way] for speeds in by_round] for way in runs}), flush=True)
     os._exit(0)  # torchdata's threads would end the process with a signal
 
 
@@ -326,9 +326,9 @@ def measure(only: str, rounds: int, seconds: float) -> int:
         for name in filter(installed, wanted([*BARE], only)):
             layout = ONE_LAYOUT.get(name, "files")
             folder = photographs(Path(scratch), RESOLUTION, IMAGES, layout, shard_images=SHARD_IMAGES)
-            found = answer(child(rates, name, folder, rounds, seconds), quiet=True)
-            ratios = [ours / bare for ours, bare in zip(found["loaderprobe"], found["bare"], strict=True)]
-            medians = " | ".join(f"{median(values):.0f}" for values in found.values())
+            by_way = answer(child(rates, name, folder, rounds, seconds), quiet=True)
+            ratios = [ours / bare for ours, bare in zip(by_way["loaderprobe"], by_way["bare"], strict=True)]
+            medians = " | ".join(f"{median(values):.0f}" for values in by_way.values())
             print(f"| {name} | {medians} | {spread(ratios)} |", flush=True)
             wrong += abs(median(ratios) - 1) > EQUAL
     return int(wrong > 0)
@@ -340,9 +340,9 @@ def main() -> int:
     options.add_argument("--only", default="", help="loaders, with commas; all that are installed")
     options.add_argument("--rounds", type=int, default=24)
     options.add_argument("--seconds", type=float, default=0.6, help="of a turn (%(default)s)")
-    asked, rest = options.parse_known_args()
-    if asked.rates:
-        return measure(asked.only, asked.rounds, asked.seconds)
+    chosen, rest = options.parse_known_args()
+    if chosen.rates:
+        return measure(chosen.only, chosen.rounds, chosen.seconds)
     return subprocess.run([sys.executable, "-m", "pytest", "tests/libraries", *rest], check=False).returncode
 
 

@@ -69,7 +69,7 @@ class Work:
     """Held while a sample is read."""
     without: str = ""
 
-    def held(self) -> AbstractContextManager[Any]:
+    def locked(self) -> AbstractContextManager[Any]:
         return nullcontext() if self.lock is None or self.without == "lock" else self.lock
 
     def wait(self) -> None:
@@ -118,7 +118,7 @@ class Samples(Finish, Dataset[Sample]):
         return self.work.count
 
     def __getitem__(self, index: int) -> Sample:
-        with self.work.held():
+        with self.work.locked():
             data = self.read(index)
         self.work.wait()
         return self.finish(data, index)
@@ -202,9 +202,9 @@ class LockedFiles(PythonFiles):
     """A batch is read under a lock, then finished without it."""
 
     def __getitems__(self, indices: list[int]) -> list[Sample]:
-        with self.work.held():
-            found = [self.read(index) for index in indices]
-        return [self.finish(data, index) for data, index in zip(found, indices, strict=True)]
+        with self.work.locked():
+            contents = [self.read(index) for index in indices]
+        return [self.finish(data, index) for data, index in zip(contents, indices, strict=True)]
 
 
 class Made(Samples):
@@ -461,8 +461,8 @@ READERS = {
 
 
 def _pixels(count: int) -> np.ndarray[Any, Any]:
-    drawn = np.random.default_rng(1).integers(0, 256, count * PIXEL_BYTES, dtype=np.uint8)
-    return drawn.reshape(count, SIDE, SIDE, 3)
+    pixels = np.random.default_rng(1).integers(0, 256, count * PIXEL_BYTES, dtype=np.uint8)
+    return pixels.reshape(count, SIDE, SIDE, 3)
 
 
 def _write_npy(photographs: Sequence[Path], folder: Path) -> None:
@@ -705,8 +705,8 @@ def _row(line: str) -> Row:
             given["lock"] = True
         else:
             given["order" if value == "replacement" else "start"] = value
-    own = tuple(text.replace("=", "") for text in texts)
-    return Row(disk=disk, reader=reader, workers=int(workers), texts=own, **given)  # type: ignore[arg-type]
+    words = tuple(text.replace("=", "") for text in texts)
+    return Row(disk=disk, reader=reader, workers=int(workers), texts=words, **given)  # type: ignore[arg-type]
 
 
 _AS_LINUX_DOES = """\
@@ -817,7 +817,7 @@ STEP_THREADS = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Source:
     """Where a row finds its data."""
 
     folder: Path
@@ -829,27 +829,27 @@ class Place:
 
 
 @contextmanager
-def place_of(row: Row, disk: Path, url: str) -> Iterator[Place]:
+def source_of(row: Row, disk: Path, url: str) -> Iterator[Source]:
     """On this disk, with the lock held by someone, while it is used."""
     folder, large = disk / row.folder, disk / row.large_folder if row.large_folder else None
     with held_lock() if row.lock else nullcontext() as lock:
-        yield Place(folder=folder, large=large, url=url, lock=lock)
+        yield Source(folder=folder, large=large, url=url, lock=lock)
 
 
-def make_loader(row: Row, place: Place, without: str = "", apart: int = 0) -> Any:
+def make_loader(row: Row, source: Source, without: str = "", distance: int = 0) -> Any:
     """As anyone would write it; for the truth without one resource, or with samples of the large copy so far apart."""
-    folder = place.large if apart and place.large else place.folder
+    folder = source.large if distance and source.large else source.folder
     work = Work(
-        count=LARGE_SAMPLES if apart else row.samples, burn_s=row.burn_ms / 1e3, wait_s=row.wait_ms / 1e3,
-        lock=place.lock, without=without,
+        count=LARGE_SAMPLES if distance else row.samples, burn_s=row.burn_ms / 1e3, wait_s=row.wait_ms / 1e3,
+        lock=source.lock, without=without,
     )  # fmt: skip
     common: dict[str, Any] = {"num_workers": row.workers, "multiprocessing_context": row.start if row.workers else None}
     reader = READERS[row.reader]
-    dataset = reader.make(folder, work, *([place.url] if reader.remote else []))
+    dataset = reader.make(folder, work, *([source.url] if reader.remote else []))
     if without == "transport":
         common["collate_fn"] = their_number
-    if apart:
-        common["sampler"] = far_apart(LARGE_SAMPLES, apart)
+    if distance:
+        common["sampler"] = far_apart(LARGE_SAMPLES, distance)
     elif row.order == "replacement":
         common["sampler"] = RandomSampler(dataset, replacement=True, num_samples=row.samples)
     elif not reader.iterable:
@@ -862,17 +862,17 @@ def their_number(samples: Sequence[Sample]) -> torch.Tensor:
     return torch.empty(len(samples))
 
 
-def far_apart(count: int, apart: int) -> list[int]:
+def far_apart(count: int, distance: int) -> list[int]:
     """All indices, first those that are at least so far apart, then those halfway between, and so on; each in turn.
 
     A loader that reads ahead is too slow to get past the first in a timed part; one that does not needs more of them.
     """
-    apart = 1 << (apart - 1).bit_length()
-    begin, order = int(torch.randint(apart, ())), dict[int, None]()
-    while apart:
-        found = torch.arange(begin % apart, count, apart)
-        order |= dict.fromkeys(index for index in found[torch.randperm(len(found))].tolist() if index not in order)
-        apart //= 2
+    distance = 1 << (distance - 1).bit_length()
+    begin, order = int(torch.randint(distance, ())), dict[int, None]()
+    while distance:
+        indices = torch.arange(begin % distance, count, distance)
+        order |= dict.fromkeys(index for index in indices[torch.randperm(len(indices))].tolist() if index not in order)
+        distance //= 2
     return list(order)
 
 

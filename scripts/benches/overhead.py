@@ -57,7 +57,7 @@ def batches_per_cpu_s(batches: Iterator[Any], pids: Sequence[int], seconds: floa
 def show_waits(name: str, work: Work, workers: int, rounds: int, seconds: float) -> None:
     loader = iter(DataLoader(work, batch_size=BATCH, num_workers=workers, prefetch_factor=2))
     pids = [worker.pid for worker in loader._workers]  # type: ignore[attr-defined]  # torch has no public name for it
-    seen: list[WaitSamples] = []
+    sampled: list[WaitSamples] = []
 
     def without_sampler() -> float:
         return batches_per_cpu_s(loader, pids, seconds)
@@ -69,18 +69,18 @@ def show_waits(name: str, work: Work, workers: int, rounds: int, seconds: float)
             samples = sampler.samples()
         if isinstance(samples, Missing):
             raise SystemExit(remark_words(samples.reason))
-        seen.append(samples)
+        sampled.append(samples)
         return speed
 
     without_sampler()
     runs = {"without": without_sampler, "with": with_sampler}
     speeds = [alternated(runs, number) for number in range(rounds)]
-    shares = [each.cpu_ns / each.wall_ns for each in seen]
+    shares = [samples.cpu_ns / samples.wall_ns for samples in sampled]
     print(
         f"{name}, {workers} workers, {rounds} rounds of {seconds:g} s at {RATE_HZ:g} Hz\n"
         f"  sampler: {median(shares):.2%} of a core (median; {min(shares):.2%} to {max(shares):.2%})\n"
         f"  batches per CPU second of the workers, with / without: "
-        f"{spread([each['with'] / each['without'] for each in speeds], 4)}"
+        f"{spread([speed['with'] / speed['without'] for speed in speeds], 4)}"
     )
 
 
@@ -89,10 +89,10 @@ def main() -> int:
     options.add_argument("--rounds", type=int, default=10)
     options.add_argument("--seconds", type=float, default=5.0, help="of a round (%(default)s)")
     options.add_argument("--workers", type=int, default=2)
-    asked = options.parse_args()
+    chosen = options.parse_args()
     print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
     for name, work in {"computing": Work(20_000, 0.0), "waiting": Work(200, 0.002)}.items():
-        show_waits(name, work, asked.workers, asked.rounds, asked.seconds)
+        show_waits(name, work, chosen.workers, chosen.rounds, chosen.seconds)
     return 0
 
 

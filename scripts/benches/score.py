@@ -46,8 +46,8 @@ class Said:
     @property
     def named(self) -> tuple[str, ...]:
         """The resources named; none when inconclusive."""
-        found = self.candidates if self.cause == "either" else () if self.cause == "inconclusive" else (self.cause,)
-        return tuple("preprocessing" if name == "cpu" else name for name in found)
+        causes = self.candidates if self.cause == "either" else () if self.cause == "inconclusive" else (self.cause,)
+        return tuple("preprocessing" if name == "cpu" else name for name in causes)
 
     def __str__(self) -> str:
         return " or ".join(self.candidates) or self.cause
@@ -74,7 +74,7 @@ class Row:
 
     @cached_property
     def speedups(self) -> dict[str, float]:
-        return {name: math.exp(mean(found)) for name, found in self.logs.items()}
+        return {name: math.exp(mean(logs)) for name, logs in self.logs.items()}
 
     @property
     def best(self) -> str:
@@ -120,8 +120,8 @@ class Row:
     def side_wrong(self, said: Said | None) -> bool:
         if said is None or said.side not in ("input", "compute") or not self.logs:
             return False
-        own = [name for name in self.speedups if (name in INPUT) == (said.side == "input")]
-        return self._behind(max(own, key=lambda name: self.speedups[name], default=""), LOST)
+        of_side = [name for name in self.speedups if (name in INPUT) == (said.side == "input")]
+        return self._behind(max(of_side, key=lambda name: self.speedups[name], default=""), LOST)
 
     def rate_error(self, said: Said | None) -> float | None:
         """Of the rate that is said; None where none is, or there is none to compare with."""
@@ -130,7 +130,7 @@ class Row:
         return said.images_per_s / self.images_per_s - 1
 
     def gains(self) -> str:
-        errors = {name: 2 * standard_error(found) * self.speedups[name] for name, found in self.logs.items()}
+        errors = {name: 2 * standard_error(logs) * self.speedups[name] for name, logs in self.logs.items()}
         return "  ".join(f"{name} {gain:.2f}±{errors[name]:.2f}" for name, gain in self.speedups.items())
 
 
@@ -153,10 +153,10 @@ def words_of(rows: Sequence[Row]) -> list[tuple[Row, str, Said | None, Outcome]]
 
 def report(rows: Sequence[Row], right_at_least: float, everything: bool) -> bool:
     """Print all of it; True when no firm word is wrong, and so large a share of the clear rows right."""
-    found = words_of(rows)
+    words = words_of(rows)
     wrong = [f"{row.name}: {fault}" for row in rows for fault in row.faults]
-    wrong += [f"{row.name}: WRONG SIDE {said.side}" for row, _, said, _ in found if said and row.side_wrong(said)]
-    for row, driver, said, outcome in found:
+    wrong += [f"{row.name}: WRONG SIDE {said.side}" for row, _, said, _ in words if said and row.side_wrong(said)]
+    for row, driver, said, outcome in words:
         if (
             everything
             or outcome not in ("right", "unclear", "unasked")
@@ -167,12 +167,12 @@ def report(rows: Sequence[Row], right_at_least: float, everything: bool) -> bool
             print(f"{outcome.upper()}: {row.name} {driver}\n    {row.gains()}")
             lines = (*row.details, said.sentence if said else "", row.trouble and f"trouble: {row.trouble}")
             print("".join(f"    {line}\n" for line in lines if line), end="")
-    print(aligned([HEAD, *(_cells(*each) for each in found)]) + "\n")
-    drivers = dict.fromkeys(driver for _, driver, _, _ in found if driver)
+    print(aligned([HEAD, *(_cells(*word) for word in words)]) + "\n")
+    drivers = dict.fromkeys(driver for _, driver, _, _ in words if driver)
     good = [
         _summary(name, [(row, row.said[name]) for row in rows if name in row.said], right_at_least) for name in drivers
     ]
-    errors = [error for row, _, said, _ in found if (error := row.rate_error(said)) is not None]
+    errors = [error for row, _, said, _ in words if (error := row.rate_error(said)) is not None]
     near, trouble = sum(abs(error) <= RATE_WITHIN for error in errors), sum(bool(row.trouble) for row in rows)
     print(
         f"\n{near} of {len(errors)} rates within {RATE_WITHIN:.0%} of the plain loop; {trouble} rows whose truth has "
@@ -195,11 +195,11 @@ def _cells(row: Row, driver: str, said: Said | None, outcome: Outcome) -> tuple[
     )  # fmt: skip
 
 
-def _summary(name: str, said: Sequence[tuple[Row, Said | None]], right_at_least: float) -> bool:
+def _summary(name: str, pairs: Sequence[tuple[Row, Said | None]], right_at_least: float) -> bool:
     """One line for a driver; True where no firm word is wrong, and enough are right."""
-    counts = Counter(row.outcome(each) for row, each in said)
-    clear = [(row, each) for row, each in said if row.clear]
-    right = sum(row.outcome(each) == "right" for row, each in clear) / len(clear) if clear else 0.0
-    words = ", ".join(f"{counts[each]} {each}" for each in OUTCOMES if counts[each])
-    print(f"{name:14} {len(said):4} rows, {len(clear)} clear, {right:.0%} of these right; {words}")
+    counts = Counter(row.outcome(said) for row, said in pairs)
+    clear = [(row, said) for row, said in pairs if row.clear]
+    right = sum(row.outcome(said) == "right" for row, said in clear) / len(clear) if clear else 0.0
+    words = ", ".join(f"{counts[outcome]} {outcome}" for outcome in OUTCOMES if counts[outcome])
+    print(f"{name:14} {len(pairs):4} rows, {len(clear)} clear, {right:.0%} of these right; {words}")
     return not counts["wrong"] and right >= right_at_least

@@ -54,8 +54,8 @@ CHILD = """
 import re, sys
 from pathlib import Path
 from loaderprobe.api.trace import trace
-found = trace(sys.argv[1])
-print(re.search(r"VmHWM:\\s*([0-9]+)", Path("/proc/self/status").read_text())[1], found.steps)
+report = trace(sys.argv[1])
+print(re.search(r"VmHWM:\\s*([0-9]+)", Path("/proc/self/status").read_text())[1], report.steps)
 """
 """Prints kB of its own memory, and steps: ru_maxrss would count that of the process that started it."""
 
@@ -82,29 +82,29 @@ def whole_in(path: Path) -> Any:
 
 def spans_in(whole: Any) -> list[Span]:
     """All events that last, with the categories of today."""
-    events = [each for each in (whole if isinstance(whole, list) else whole["traceEvents"]) if each.get("ph") == "X"]
-    for each in events:
-        each["cat"] = OLD.get(each.get("cat", ""), each.get("cat", ""))
+    events = [event for event in (whole if isinstance(whole, list) else whole["traceEvents"]) if event.get("ph") == "X"]
+    for event in events:
+        event["cat"] = OLD.get(event.get("cat", ""), event.get("cat", ""))
     return [(float(e["ts"]), float(e["ts"]) + float(e.get("dur", 0)), e) for e in events]
 
 
-def window(spans: Sequence[Span], found: TraceRank, left_out: int) -> tuple[float, float]:
+def window(spans: Sequence[Span], rank: TraceRank, left_out: int) -> tuple[float, float]:
     """From the first step that counts to the end of the work that was issued in the last, and of its launches."""
     calls = {e["args"]["correlation"]: low for low, _, e in spans if e["cat"] in CALLS and "correlation" in e["args"]}
-    work = [span for span in spans if span[2]["cat"] in WORK and span[2]["args"].get("device", 0) == found.device]
+    work = [span for span in spans if span[2]["cat"] in WORK and span[2]["args"].get("device", 0) == rank.device]
     begin, last = min(low for low, *_ in work), max(high for _, high, _ in work)
     words = {
         "profiler_steps": "ProfilerStep",
         "batches": "enumerate(DataLoader)#",
         "optimizer_steps": "Optimizer.step#",
     }
-    name = words.get(found.marked, "no mark")
+    name = words.get(rank.marked, "no mark")
     marks = sorted(span[:2] for span in spans if span[2]["name"].startswith(name) and span[2]["cat"] in HOST)
-    if found.marked == "optimizer_steps":
-        begin, last = marks[left_out][1], marks[left_out + found.steps][1]
+    if rank.marked == "optimizer_steps":
+        begin, last = marks[left_out][1], marks[left_out + rank.steps][1]
     elif marks:
         begin = marks[left_out][0]
-        last = marks[left_out + found.steps - 1][1] if found.marked == "profiler_steps" else last
+        last = marks[left_out + rank.steps - 1][1] if rank.marked == "profiler_steps" else last
     issued = [end for _, end, e in work if begin <= calls.get(e["args"].get("correlation"), -1) < last]
     launching = [high for low, high, e in spans if e["cat"] in CALLS and "Launch" in e["name"] and begin <= low < last]
     return begin, max(issued + launching, default=last)
@@ -124,27 +124,27 @@ def occupancy_of(kernel: dict[str, Any]) -> float | None:
     return None if value is None or (value == 0 and kernel["args"].get("shared memory", 0) > 48 << 10) else float(value)
 
 
-def sampled(path: Path, found: TraceRank, left_out: int) -> Sampled:
+def sampled(path: Path, rank: TraceRank, left_out: int) -> Sampled:
     """The figures from what runs at evenly spaced moments of the same steps."""
     whole = whole_in(path)
     spans, gpus = spans_in(whole), whole.get("deviceProperties", []) if isinstance(whole, dict) else []
-    sms = next((each.get("numSms") for each in gpus if each["id"] == found.device and not found.amd), None)
-    begin, end = window(spans, found, left_out)
+    sms = next((gpu.get("numSms") for gpu in gpus if gpu["id"] == rank.device and not rank.amd), None)
+    begin, end = window(spans, rank, left_out)
     step = (end - begin) / SAMPLES
 
-    def active(some: Sequence[Span], weights: Sequence[float | None] = ()) -> Any:
+    def active(subset: Sequence[Span], weights: Sequence[float | None] = ()) -> Any:
         edges = np.zeros(SAMPLES + 1)
-        for place, (low, high, _) in enumerate(some):
+        for number, (low, high, _) in enumerate(subset):
             first, last = (min(max(int(np.ceil((at - begin) / step)), 0), SAMPLES) for at in (low, high))
-            weight = (weights[place] or 0) if weights else 1
+            weight = (weights[number] or 0) if weights else 1
             edges[first] += weight
             edges[last] -= weight
         return np.cumsum(edges)[:SAMPLES]
 
-    work = [span for span in spans if span[2]["cat"] in WORK and span[2]["args"].get("device", 0) == found.device]
+    work = [span for span in spans if span[2]["cat"] in WORK and span[2]["args"].get("device", 0) == rank.device]
     kernels = [span for span in work if span[2]["cat"] == "kernel"]
     exchange = [span for span in kernels if "nccl" in span[2]["name"].lower()]
-    own = [span for span in work if "nccl" not in span[2]["name"].lower() and not TO_GPU.search(span[2]["name"])]
+    compute = [span for span in work if "nccl" not in span[2]["name"].lower() and not TO_GPU.search(span[2]["name"])]
     waits = [span for span in spans if "enumerate(DataLoader)#" in span[2]["name"] and span[2]["cat"] in HOST]
     blocks = [blocks_per_sm(span[2], sms) for span in kernels]
     inside = [(high - low, occupancy_of(e)) for low, high, e in kernels if begin <= low < end]
@@ -159,21 +159,21 @@ def sampled(path: Path, found: TraceRank, left_out: int) -> Sampled:
             if given and given >= LEAST_KNOWN * sum(length for length, _ in inside)
             else None
         ),
-        communication=100 * ((active(exchange) > 0.5) & ~(active(own) > 0.5)).mean(),
+        communication=100 * ((active(exchange) > 0.5) & ~(active(compute) > 0.5)).mean(),
         next=100 * ((active(waits) > 0.5) & ~busy).mean() if waits else None,
     )
 
 
-def ours(found: TraceRank) -> Sampled:
+def ours(rank: TraceRank) -> Sampled:
     """The same figures of the product. Idle inside next() is input, and what of next() lies within copies or calls."""
     percent = [
-        None if each is None else 100 * each
-        for each in (found.use.sm_efficiency_estimated, found.use.occupancy_estimated)
+        None if share is None else 100 * share
+        for share in (rank.use.sm_efficiency_estimated, rank.use.occupancy_estimated)
     ]
     return Sampled(
-        busy=100 * found.use.kernel_busy, sm=percent[0], occupancy=percent[1],
-        communication=100 * found.gaps.share("communication"),
-        next=100 * found.gaps.share("input") if found.loader else None,
+        busy=100 * rank.use.kernel_busy, sm=percent[0], occupancy=percent[1],
+        communication=100 * rank.gaps.share("communication"),
+        next=100 * rank.gaps.share("input") if rank.loader else None,
     )  # fmt: skip
 
 
@@ -185,34 +185,34 @@ def checked(path: Path, whole: bool) -> tuple[TraceRank | None, bool]:
     """A line for one recording; (what was found, whether all holds)."""
     name = path.name.split(".")[0]
     try:
-        found = loaderprobe.trace(path).ranks[0]
+        rank = loaderprobe.trace(path).ranks[0]
     except loaderprobe.LoaderprobeError as error:
         print(f"{name:24}refused: {error.message.removeprefix(str(path)).strip()}")
         return None, name not in CAUSES
-    left_out = next((int(n.facts["steps"]) for n in found.notes if n.code == "first_steps_left_out"), 0)
-    mine = ours(found)
-    other = sampled(path, found, left_out)
+    left_out = next((int(n.facts["steps"]) for n in rank.notes if n.code == "first_steps_left_out"), 0)
+    mine = ours(rank)
+    samples = sampled(path, rank, left_out)
     pairs = [
-        (a, b) for a, b in ((getattr(mine, n), getattr(other, n)) for n in FIGURES) if a is not None and b is not None
+        (a, b) for a, b in ((getattr(mine, n), getattr(samples, n)) for n in FIGURES) if a is not None and b is not None
     ]
     worst = max(abs(a - b) for a, b in pairs)
-    summed = abs(found.gaps.seconds(*TIME_PARTS) / found.step_s - 1) < 1e-9
+    summed = abs(rank.gaps.seconds(*TIME_PARTS) / rank.step_s - 1) < 1e-9
     # A host that mostly waits for the GPU has advice of its own.
-    cause = "sync" if found.bound.gap == "sync" else found.bound.cause
+    cause = "sync" if rank.bound.gap == "sync" else rank.bound.cause
     right = not whole or CAUSES.get(name, cause) == cause
-    cells = "".join(f"{f'{shown(getattr(mine, n))} / {shown(getattr(other, n))}':>16}" for n in FIGURES)
+    cells = "".join(f"{f'{shown(getattr(mine, n))} / {shown(getattr(samples, n))}':>16}" for n in FIGURES)
     marks = (
         ("" if worst <= WITHIN else f"  off by {worst:.2f}")
         + ("" if summed else "  no sum")
         + ("" if right else "  wrong cause")
     )
-    print(f"{name:24}{found.steps:4}{cells}  {cause}{marks}", flush=True)
+    print(f"{name:24}{rank.steps:4}{cells}  {cause}{marks}", flush=True)
     good = worst <= WITHIN and summed and right
     if whole and name in PUBLISHED:
         off = {n: getattr(mine, n) - value for n, value in PUBLISHED[name].items()}
         print(f"{'':24}published: {PUBLISHED[name]}; off by at most {max(map(abs, off.values())):.2f} points")
         good &= max(map(abs, off.values())) <= WITHIN
-    return found, good
+    return rank, good
 
 
 def long_recording(source: Path, path: Path, megabytes: float) -> None:
@@ -220,9 +220,9 @@ def long_recording(source: Path, path: Path, megabytes: float) -> None:
     spans = spans_in(whole_in(source))
     length = max(high for _, high, _ in spans) - min(low for low, *_ in spans)
     pieces = []
-    for low, _, each in spans:
-        number = each.get("args", {}).get("correlation", 0)
-        text = json.dumps(each | {"ts": "@", "args": {**each.get("args", {}), "correlation": "@"}}, indent=2)
+    for low, _, event in spans:
+        number = event.get("args", {}).get("correlation", 0)
+        text = json.dumps(event | {"ts": "@", "args": {**event.get("args", {}), "correlation": "@"}}, indent=2)
         pieces.append((low, number, text.split('"@"')))
     size = turn = 0
     with path.open("w") as file:
@@ -250,14 +250,14 @@ def main() -> int:
     options = parser(__doc__)
     options.add_argument("folder", nargs="?", type=Path, default=FIXTURES, help="of recordings; else the fixtures")
     options.add_argument("--long", type=float, default=1000.0, help="MB of the long recording; 0 for none")
-    asked = options.parse_args()
-    paths = sorted(asked.folder.glob("*.json*"))
+    chosen = options.parse_args()
+    paths = sorted(chosen.folder.glob("*.json*"))
     print(f"{'ours / sampled':24}steps" + "".join(f"{name:>16}" for name in FIGURES) + "  cause")
-    results = {path.name.split(".")[0]: checked(path, asked.folder != FIXTURES) for path in paths}
+    results = {path.name.split(".")[0]: checked(path, chosen.folder != FIXTURES) for path in paths}
     good = all(holds for _, holds in results.values())
     read = [path for path in paths if results[path.name.split(".")[0]][0]]
-    if asked.long and read:
-        good &= in_little_memory(max(read, key=lambda path: path.stat().st_size), asked.long)
+    if chosen.long and read:
+        good &= in_little_memory(max(read, key=lambda path: path.stat().st_size), chosen.long)
     print("all holds" if good else "NOT all holds")
     return 0 if good else 1
 

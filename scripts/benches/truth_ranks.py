@@ -144,9 +144,9 @@ def measure(chosen: argparse.Namespace, out: Path) -> bool:
             complete &= _swept(case, scratch, out, chosen.rounds or ROUNDS)
             progress.done(case.name)
         if "bandwidth" in only:
-            found = _ladder(scratch)
-            complete &= found is not None
-            (out / "bandwidth.json").write_text(json.dumps(found))
+            bandwidth = _ladder(scratch)
+            complete &= bandwidth is not None
+            (out / "bandwidth.json").write_text(json.dumps(bandwidth))
             progress.done("bandwidth")
     return complete
 
@@ -183,11 +183,11 @@ def _ladder(scratch: Path) -> Any:
 def load(folder: Path, chosen: argparse.Namespace) -> list[Row]:
     only = wanted(names(), chosen.only)
     rows: list[Row] = []
-    for case in (each for each in CASES if each.name in only and (folder / each.name / "run.json").exists()):
+    for case in (case for case in CASES if case.name in only and (folder / case.name / "run.json").exists()):
         rows += [_judged(case, row) for row in load_run(folder / case.name).report().configurations]
     if "bandwidth" in only and (folder / "bandwidth.json").exists():
-        found = json.loads((folder / "bandwidth.json").read_text())
-        rows += [_probed(phase, found["limit"]) for phase in found["phases"]] if found else []
+        bandwidth = json.loads((folder / "bandwidth.json").read_text())
+        rows += [_probed(phase, bandwidth["limit"]) for phase in bandwidth["phases"]] if bandwidth else []
     return rows
 
 
@@ -207,7 +207,7 @@ def _judged(case: Case, row: ConfigurationRow) -> Row:
         said={"sweep": Said(cause=bound.cause, candidates=tuple(bound.candidates), side=bound.side)},
         details=(
             f"{rate:.1f} images/s, loader {rates.loader or 0:.0f}, compute {rates.compute or 0:.0f}; "
-            + "  ".join(f"{field} {each.value:.2f} [{each.low:.2f}, {each.high:.2f}]" for field, each in gains if each),
+            + "  ".join(f"{field} {gain.value:.2f} [{gain.low:.2f}, {gain.high:.2f}]" for field, gain in gains if gain),
         ),
         faults=tuple(faults),
     )
@@ -219,11 +219,11 @@ SHOWN = ("storage", "preprocessing", "transport", "compute", "imbalance", "strag
 def _probed(phase: dict[str, Any], limit: dict[str, Any]) -> Row:
     """What ranks read together, and the slowest of them."""
     ranks, together = phase["ranks"], phase["bw_bytes"]
-    slowest = min(phase["by_rank"], key=lambda each: each["bw_bytes"])
-    fastest = max(each["bw_bytes"] for each in phase["by_rank"])
-    told = (
+    slowest = min(phase["by_rank"], key=lambda rank: rank["bw_bytes"])
+    fastest = max(rank["bw_bytes"] for rank in phase["by_rank"])
+    detail = (
         f"{together / 1e6:.2f} MB/s together, R x slowest "
         f"{ranks * slowest['bw_bytes'] / 1e6:.2f}, fairness {slowest['bw_bytes'] / fastest:.2f}; {limit['sentence']}"
     )
     wrong = ranks == RANKS and abs(together / LIMIT - 1) > OFF_AT_MOST
-    return Row(name=f"bandwidth {ranks} ranks", details=(told,), faults=(told,) * wrong)
+    return Row(name=f"bandwidth {ranks} ranks", details=(detail,), faults=(detail,) * wrong)

@@ -64,8 +64,8 @@ def _watched(runs: list[Path]) -> Iterator[Row]:
                 said={"watch": Said(cause=said if said in FIRM else "inconclusive")},
             )
     print("estimated over measured: least, median, most")
-    for (workers, name), found in sorted(ratios.items()):
-        print(f"{workers} workers: {name} {min(found):.2f} {median(found):.2f} {max(found):.2f}")
+    for (workers, name), of_name in sorted(ratios.items()):
+        print(f"{workers} workers: {name} {min(of_name):.2f} {median(of_name):.2f} {max(of_name):.2f}")
 
 
 def as_watched(measured: Measurement) -> Measurement:
@@ -76,5 +76,5 @@ def as_watched(measured: Measurement) -> Measurement:
 
 
 def _over(estimated: Verdict, experiment: Verdict, name: str) -> float | None:
-    rates = [getattr(each.rates_images_per_s, name) for each in (estimated, experiment)]
+    rates = [getattr(judged.rates_images_per_s, name) for judged in (estimated, experiment)]
     return rates[0] / rates[1] if all(rates) else None

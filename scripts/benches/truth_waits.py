@@ -67,12 +67,12 @@ from scripts.benches.loaders import (
     PHOTOGRAPHS,
     READERS,
     ROWS,
-    Place,
     Row,
+    Source,
     copy_folders,
     make_loader,
     make_step,
-    place_of,
+    source_of,
     write_format,
 )
 from scripts.benches.score import Row as Judged
@@ -125,14 +125,14 @@ with ThreadPoolExecutor(32) as pool:
 Timed = Literal["after flush", "after first group", "first pass", "whole pass"]
 
 
-def files_of(row: Row, place: Place) -> list[Path]:
+def files_of(row: Row, source: Source) -> list[Path]:
     """Those of its own set, and of the large copy."""
-    return [*files_in(place.folder), *(files_in(place.large) if place.large else [])] if row.on_files else []
+    return [*files_in(source.folder), *(files_in(source.large) if source.large else [])] if row.on_files else []
 
 
-def sample_bytes(row: Row, place: Place) -> float:
+def sample_bytes(row: Row, source: Source) -> float:
     """In pages, of which files are read; 0 for what is no file."""
-    return pages_bytes(files_in(place.folder)) / row.samples if row.on_files else 0.0
+    return pages_bytes(files_in(source.folder)) / row.samples if row.on_files else 0.0
 
 
 def read_ahead_kb(folder: Path) -> int | None:
@@ -159,38 +159,38 @@ def resident(files: Sequence[Path]) -> float | None:
     pages = 0
     for file in files:
         fd = os.open(file, os.O_RDONLY)
-        asked, found = (ctypes.c_uint64 * 2)(0, 0), (ctypes.c_uint64 * 5)()
-        failed = call(CACHESTAT, fd, asked, found, 0)
+        page_range, page_counts = (ctypes.c_uint64 * 2)(0, 0), (ctypes.c_uint64 * 5)()
+        failed = call(CACHESTAT, fd, page_range, page_counts, 0)
         os.close(fd)
         if failed:
             return None
-        pages += found[0]
+        pages += page_counts[0]
     return pages * PAGE_BYTES / pages_bytes(files) if files else None
 
 
 def measure_round(
-    row: Row, place: Place, step: Callable[[Any], Any] | None, unlimited: str, number: int
+    row: Row, source: Source, step: Callable[[Any], Any] | None, unlimited: str, number: int
 ) -> dict[str, Any]:
     """One round: each variant once; every other round in the opposite order."""
-    files, own = files_of(row, place), files_in(place.folder) if row.on_files else []
-    size, disk = sample_bytes(row, place), counted(row, place.folder)
+    files, small_files = files_of(row, source), files_in(source.folder) if row.on_files else []
+    size, disk = sample_bytes(row, source), counted(row, source.folder)
     access = READERS[row.reader].access
-    ahead = 1024 * (read_ahead_kb(place.folder) or 0)
-    apart = math.ceil(2 * ahead / size) + 1 if place.large else 0
+    ahead = 1024 * (read_ahead_kb(source.folder) or 0)
+    distance = math.ceil(2 * ahead / size) + 1 if source.large else 0
     passes: dict[str, Timed] = {"stream": "first pass", "chunks": "whole pass"}
-    cold = passes.get(access, "after first group" if apart else "after flush")
+    cold = passes.get(access, "after first group" if distance else "after flush")
 
     def measured(variant: str) -> dict[str, Any]:
         if variant == "storage":
-            warm(own, unlimited)
-            there = resident(own)
-            seen = train(make_loader(row, place, variant), step, "after flush", disk, size)
+            warm(small_files, unlimited)
+            in_memory = resident(small_files)
+            figures = train(make_loader(row, source, variant), step, "after flush", disk, size)
         else:
             evict(files)
-            there = resident(files)
-            loader = make_loader(row, place, variant, apart)
-            seen = train(loader, None if variant == "compute" else step, cold, disk, size)
-        return {**seen, "resident": there}
+            in_memory = resident(files)
+            loader = make_loader(row, source, variant, distance)
+            figures = train(loader, None if variant == "compute" else step, cold, disk, size)
+        return {**figures, "resident": in_memory}
 
     return alternated({variant: partial(measured, variant) for variant in (BASE, *row.resources)}, number)
 
@@ -210,7 +210,7 @@ class _Loop:
 
     def run(self, batches: int) -> None:
         for _ in range(batches):
-            self.samples += _one(self._batches, self._step)
+            self.samples += _step_once(self._batches, self._step)
             self.steps += 1
         cpu_s = _cpu_s([os.getpid(), *(worker.pid or 0 for worker in active_children())])
         self.spent = self.spent if cpu_s is None else (cpu_s, time.perf_counter())
@@ -272,7 +272,7 @@ def _flush(loop: _Loop, inner: Any, group: int, timed: Timed) -> None:
         loop.run(1 if timed == "after flush" else group)
 
 
-def _one(batches: Any, step: Callable[[Any], Any] | None) -> int:
+def _step_once(batches: Any, step: Callable[[Any], Any] | None) -> int:
     batch = next(batches)
     if step:
         step(batch)
@@ -281,14 +281,14 @@ def _one(batches: Any, step: Callable[[Any], Any] | None) -> int:
 
 def _cpu_s(pids: Sequence[int]) -> float | None:
     """CPU s of these processes; None once a worker has ended, as they do with the epoch."""
-    found = 0.0
+    cpu_s = 0.0
     for pid in pids:
         try:
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         except OSError:
             return None
-        found += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-    return found
+        cpu_s += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return cpu_s
 
 
 def disk_of(undo: ExitStack, disk: str, folders: Sequence[str], source: Path, scratch: Path) -> SlowDisk | None:
@@ -339,18 +339,18 @@ def measure(chosen: argparse.Namespace, out: Path) -> bool:
         build(rows, source, scratch)
         with served(scratch / "photographs") as url:
             for disk, group in groupby(sorted(rows, key=lambda row: row.disk), key=lambda row: row.disk):
-                own = list(group)
+                disk_rows = list(group)
                 with ExitStack() as undo:
-                    place = disk_of(undo, disk, folders_of(own), source, scratch)
-                    if place is None:
+                    slow_disk = disk_of(undo, disk, folders_of(disk_rows), source, scratch)
+                    if slow_disk is None:
                         complete = False
                         continue
-                    members = place.members
+                    members = slow_disk.members
                     unlimited = str(members.parent.parent / members.name) if members else ""
-                    for row in own:
-                        where = {"disk": str(place.folder), "url": url, "unlimited": unlimited}
+                    for row in disk_rows:
+                        where = {"disk": str(slow_disk.folder), "url": url, "unlimited": unlimited}
                         command = child(measure_row, {**given, **where, "row": row.name})
-                        complete &= ran(place.command(command), row.name, CHILD_LIMIT_S)
+                        complete &= ran(slow_disk.command(command), row.name, CHILD_LIMIT_S)
                         progress.done(row.name)
     return complete
 
@@ -367,9 +367,9 @@ def measure_row(given: dict[str, Any]) -> None:
     disk, out, budget_s = Path(given["disk"]), Path(given["out"]), given["budget_s"] or row.budget_s
     before = max(1, given["rounds"] - 1)
     rounds = truths(row, given, range(before))
-    with place_of(row, disk, given["url"]) as place:
-        files, size = files_of(row, place), sample_bytes(row, place)
-        ahead = read_ahead_kb(place.folder)
+    with source_of(row, disk, given["url"]) as source:
+        files, size = files_of(row, source), sample_bytes(row, source)
+        ahead = read_ahead_kb(source.folder)
     said = []
     # Where there are two, whose rates are compared, each is asked twice, in turn.
     for driver in row.drivers * len(row.drivers):
@@ -388,8 +388,8 @@ def measure_row(given: dict[str, Any]) -> None:
 def truths(row: Row, given: dict[str, Any], rounds: range) -> list[dict[str, Any]]:
     """What the plain loops of the row deliver, in each of these rounds."""
     step = make_step(row) if rounds else None
-    with place_of(row, Path(given["disk"]), given["url"]) as place:
-        return [measure_round(row, place, step, given["unlimited"], number) for number in rounds]
+    with source_of(row, Path(given["disk"]), given["url"]) as source:
+        return [measure_round(row, source, step, given["unlimited"], number) for number in rounds]
 
 
 def diagnosed(given: dict[str, Any]) -> dict[str, Any]:
@@ -403,17 +403,17 @@ def diagnosed(given: dict[str, Any]) -> dict[str, Any]:
         return {**nothing, "error": f"took more than {DIAGNOSIS_LIMIT_S:g} s"}
     if not kept.exists():
         return {**nothing, "error": "its process died"}
-    found: dict[str, Any] = json.loads(kept.read_text())
+    said: dict[str, Any] = json.loads(kept.read_text())
     kept.unlink()
-    return {**nothing, **found}
+    return {**nothing, **said}
 
 
 def diagnose_row(given: dict[str, Any]) -> None:
     """As a new user would: a loader, a step, one call; or an unchanged loop."""
     row, out, budget_s = row_of(given), Path(given["out"]), given["budget_s"]
-    with place_of(row, Path(given["disk"]), given["url"]) as place:
-        loader, step = make_loader(row, place), make_step(row)
-        found: dict[str, Any] = {}
+    with source_of(row, Path(given["disk"]), given["url"]) as source:
+        loader, step = make_loader(row, source), make_step(row)
+        said: dict[str, Any] = {}
         try:
             if given["driver"] == "run":
                 assert step
@@ -428,12 +428,12 @@ def diagnose_row(given: dict[str, Any]) -> None:
                 diagnosis = loaderprobe.diagnose(loader, step, budget_s=budget_s)
         except Exception as error:  # noqa: BLE001  # whatever it is, it is this row's result
             traceback.print_exc()
-            found["error"] = f"{type(error).__name__}: {error}"
+            said["error"] = f"{type(error).__name__}: {error}"
         else:
-            found["diagnosis"] = _kept(diagnosis)
+            said["diagnosis"] = _kept(diagnosis)
             measurement = f"{row.name}{'-run' * (given['driver'] == 'run')}.measurement.json"
             (out / measurement).write_bytes(encode("measurement", diagnosis.measurement))
-    (out / f"{row.name}.said.json").write_text(json.dumps(found))
+    (out / f"{row.name}.said.json").write_text(json.dumps(said))
 
 
 def _kept(diagnosis: Diagnosis) -> dict[str, Any]:
@@ -449,36 +449,36 @@ def load(folder: Path, chosen: argparse.Namespace) -> list[Judged]:
 
 def judged(stored: dict[str, Any]) -> Judged:
     rounds: list[dict[str, Any]] = stored["truth"]
-    base = [each[BASE] for each in rounds]
-    asked = stored["said"]
-    by_driver = {name: [each["diagnosis"] for each in asked if each["driver"] == name] for name in DRIVERS}
-    found = {
+    base = [figures[BASE] for figures in rounds]
+    answers = stored["said"]
+    by_driver = {name: [answer["diagnosis"] for answer in answers if answer["driver"] == name] for name in DRIVERS}
+    diagnoses = {
         f"{name} {number}" if number > 1 else name: diagnosis
         for name, several in by_driver.items()
         for number, diagnosis in enumerate(several, 1)
     }
-    cores = [each["cores"] for each in base if each["cores"] is not None]
+    cores = [figures["cores"] for figures in base if figures["cores"] is not None]
     busy = bool(cores) and median(cores) >= BUSY * stored["cores"]
-    over = {name: over_storage(stored, said) for name, said in found.items()}
+    over = {name: over_storage(stored, said) for name, said in diagnoses.items()}
     faults = [
         f"{name} CONTRADICTS THE STORAGE: {over[name]:.2f} times what the disk gives, from cold files"
-        for name, said in found.items()
+        for name, said in diagnoses.items()
         if said and said["files_were"] == "cold" and (over[name] or 0.0) > ABOVE_STORAGE
     ]
     rates = [[said["images_per_s"]["value"] for said in by_driver[name] if said] for name in DRIVERS]
     if all(rates):
         ratio = median(rates[1]) / median(rates[0])
         faults += [f"run finds {ratio:.2f} times the rate of diagnose"] * (abs(ratio - 1) > MOST_APART)
-    errors = [f"{each['driver']} failed: {each['error']}" for each in asked if each["error"]]
+    errors = [f"{answer['driver']} failed: {answer['error']}" for answer in answers if answer["error"]]
     logs = {
-        name: [math.log(each[name]["images_per_s"] / each[BASE]["images_per_s"]) for each in rounds]
+        name: [math.log(figures[name]["images_per_s"] / figures[BASE]["images_per_s"]) for figures in rounds]
         for name in rounds[0]
         if name != BASE
     }
     return Judged(
         name=stored["name"], logs=logs, cpu="right" if busy else "unclear",
-        images_per_s=median([each["images_per_s"] for each in base]),
-        said={name: _said(said) for name, said in found.items()},
+        images_per_s=median([figures["images_per_s"] for figures in base]),
+        said={name: _said(said) for name, said in diagnoses.items()},
         details=(*errors, *_read(stored, rounds, over), *["cores busy"] * busy),
         trouble=_trouble(rounds), faults=tuple(faults),
     )  # fmt: skip
@@ -502,7 +502,7 @@ def over_storage(stored: dict[str, Any], said: dict[str, Any] | None) -> float |
 
 
 def _read(stored: dict[str, Any], rounds: Sequence[dict[str, Any]], over: dict[str, float | None]) -> Iterator[str]:
-    read = [each[BASE]["read_amplification"] for each in rounds if each[BASE].get("read_amplification") is not None]
+    read = [times for figures in rounds if (times := figures[BASE].get("read_amplification")) is not None]
     if not read:
         return
     yield f"{median(read):.2f} bytes read for one of a sample, {stored.get('read_ahead_kb')} kB ahead"
@@ -510,14 +510,14 @@ def _read(stored: dict[str, Any], rounds: Sequence[dict[str, Any]], over: dict[s
 
 
 def _trouble(rounds: Sequence[dict[str, Any]]) -> str:
-    found = []
+    troubles = []
     for name in rounds[0]:
-        there = [each[name]["resident"] for each in rounds if each[name]["resident"] is not None]
-        if there and (min(there) < WARM_RESIDENT if name == "storage" else max(there) > COLD_RESIDENT):
-            found.append(f"{name}: {max(there):.0%} of the files in memory at its begin")
-        read = [each[name]["read_amplification"] for each in rounds if each[name].get("read_amplification") is not None]
+        shares = [figures[name]["resident"] for figures in rounds if figures[name]["resident"] is not None]
+        if shares and (min(shares) < WARM_RESIDENT if name == "storage" else max(shares) > COLD_RESIDENT):
+            troubles.append(f"{name}: {max(shares):.0%} of the files in memory at its begin")
+        read = [times for figures in rounds if (times := figures[name].get("read_amplification")) is not None]
         if name == BASE and read and min(read) < COLD_READ:
-            found.append(f"{name}: {min(read):.0%} of the bytes came from storage")
+            troubles.append(f"{name}: {min(read):.0%} of the bytes came from storage")
         if name == "storage" and read and max(read) > 1 - WARM_RESIDENT:
-            found.append(f"warm files: {max(read):.0%} of the bytes came from storage")
-    return ", ".join(found)
+            troubles.append(f"warm files: {max(read):.0%} of the bytes came from storage")
+    return ", ".join(troubles)
