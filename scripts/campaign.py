@@ -111,14 +111,14 @@ class Try:
         assert self.process is not None
         with suppress(psutil.Error):
             parent = psutil.Process(self.process.pid)
-            servers = [each for each in parent.children() if "loaderprobe.measure.child" in each.cmdline()]
+            servers = [process for process in parent.children() if "loaderprobe.measure.child" in process.cmdline()]
             children = [child for server in servers for child in server.children()]
             workers = [worker for child in children for worker in child.children()]
             roles = {"parent": [parent], "forkserver": servers, "child": children, "worker": workers}
             return {**roles, "script": parent.children()}[role]
         return []
 
-    def found(self, role: str) -> psutil.Process | None:
+    def wait_for(self, role: str) -> psutil.Process | None:
         """One of a role; waits for it while the command runs."""
         assert self.process is not None
         end = time.monotonic() + FIND_S
@@ -148,7 +148,7 @@ def nothing() -> None:
 
 def send(number: signal.Signals, role: str) -> Inject:
     def inject(this: Try) -> Undo | None:
-        if target := this.found(role):
+        if target := this.wait_for(role):
             this.before = this.measured()
             with suppress(psutil.Error):
                 target.send_signal(number)
@@ -162,7 +162,7 @@ def stop(role: str) -> Inject:
     """As a machine that suspends: for seconds nothing of it runs."""
 
     def inject(this: Try) -> Undo | None:
-        if target := this.found(role):
+        if target := this.wait_for(role):
             with suppress(psutil.Error):
                 target.suspend()
                 time.sleep(this.random.uniform(2, 6))
@@ -186,17 +186,17 @@ def fill(name: str) -> Inject:
 
 def vanish(what: Callable[[Try], Path]) -> Inject:
     def inject(this: Try) -> Undo | None:
-        place = what(this)
-        away = place.with_name("away")
-        if not place.exists():
+        path = what(this)
+        away = path.with_name("away")
+        if not path.exists():
             return None
-        place.rename(away)
+        path.rename(away)
 
         def back() -> None:
-            if place.exists():
-                this.left.append(f"{place.name}, which had vanished, was made again")
-                shutil.rmtree(place)
-            away.rename(place)
+            if path.exists():
+                this.left.append(f"{path.name}, which had vanished, was made again")
+                shutil.rmtree(path)
+            away.rename(path)
 
         return back
 
@@ -207,10 +207,10 @@ def second(this: Try) -> Undo | None:
     """Another sweep on the same directory must be refused, and harm nothing."""
     if not (this.run / "run.json").exists():
         return None
-    other = this.start([*PROGRAM, "sweep", "--resume", str(this.run), "--budget", "6", "--quiet"])
-    said, _ = other.communicate(timeout=LIMIT_S)
-    if other.returncode not in (0, 5) or (other.returncode == 5 and "another loaderprobe is writing" not in said):
-        this.wrong.append(f"the second ended with {other.returncode}: {said[-300:]}")
+    process = this.start([*PROGRAM, "sweep", "--resume", str(this.run), "--budget", "6", "--quiet"])
+    said, _ = process.communicate(timeout=LIMIT_S)
+    if process.returncode not in (0, 5) or (process.returncode == 5 and "another loaderprobe is writing" not in said):
+        this.wrong.append(f"the second ended with {process.returncode}: {said[-300:]}")
     return nothing
 
 
@@ -339,13 +339,13 @@ def signalled() -> Iterator[tuple[str, Fault]]:
 
 
 @contextmanager
-def served(source: Path, place: Path) -> Iterator[None]:
+def served(source: Path, mount: Path) -> Iterator[None]:
     """`source` at `place`, over FUSE, without a cache of what was read."""
-    place.mkdir()
-    words = [sys.executable, "-m", "tests.planted.slow_fuse", str(source), str(place), "{}", "drop"]
+    mount.mkdir()
+    words = [sys.executable, "-m", "tests.planted.slow_fuse", str(source), str(mount), "{}", "drop"]
     server = subprocess.Popen(words, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=ROOT)
     try:
-        while not place.is_mount() and server.poll() is None:
+        while not mount.is_mount() and server.poll() is None:
             time.sleep(0.02)
         yield
     finally:
@@ -353,13 +353,13 @@ def served(source: Path, place: Path) -> Iterator[None]:
 
 
 @contextmanager
-def mounted(place: Path, mib: int) -> Iterator[None]:
-    place.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={mib}m", "none", str(place)], check=True)
+def mounted(mount: Path, mib: int) -> Iterator[None]:
+    mount.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={mib}m", "none", str(mount)], check=True)
     try:
         yield
     finally:
-        subprocess.run(["umount", "-l", str(place)], check=True)
+        subprocess.run(["umount", "-l", str(mount)], check=True)
 
 
 def finish(this: Try, process: subprocess.Popen[str]) -> tuple[int | str, str]:
@@ -368,8 +368,8 @@ def finish(this: Try, process: subprocess.Popen[str]) -> tuple[int | str, str]:
         said, _ = process.communicate(timeout=LIMIT_S)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
-        for each in this.processes():
-            each.kill()
+        for survivor in this.processes():
+            survivor.kill()
         return "hung", process.communicate()[0]
     return process.returncode, said
 
@@ -384,8 +384,8 @@ def look_behind(this: Try) -> Iterator[str]:
             yield f"process {' '.join(process.cmdline())[-60:]}"
             process.kill()
     known = OF_A_SCRIPT if FAULTS[this.fault].command is attached else NOT_OURS
-    for place in (this.folder / "tmp", this.folder / "shm"):
-        yield from (f"{place.name}/{path.name}" for path in place.iterdir() if not known.fullmatch(path.name))
+    for folder in (this.folder / "tmp", this.folder / "shm"):
+        yield from (f"{folder.name}/{path.name}" for path in folder.iterdir() if not known.fullmatch(path.name))
 
 
 def check_said(this: Try, fault: Fault) -> None:
@@ -393,8 +393,8 @@ def check_said(this: Try, fault: Fault) -> None:
         this.wrong.append(f"exit code {this.code}")
     if this.code not in (0, -9, -15, -2) and not re.search(fault.says, " ".join(this.said.split())):
         this.wrong.append("says nothing of it")
-    own = fault.command is attached and "in loaderprobe:" not in this.said
-    if "Traceback" in this.said and not own:
+    by_script = fault.command is attached and "in loaderprobe:" not in this.said
+    if "Traceback" in this.said and not by_script:
         this.wrong.append("a traceback")
     if this.code in (2, 3, 5) and "try:" not in this.said:
         this.wrong.append("no next step")
@@ -426,7 +426,7 @@ def attempt(this: Try, fault: Fault) -> None:
         this.wrong.append("goes on after the signal")
     # What was killed removes nothing, and workers of a script may outlive it for a moment: the next command does so.
     killed = this.code == -signal.SIGKILL or fault.command is attached
-    this.left += [each for each in look_behind(this) if not (killed and each.startswith("tmp/"))]
+    this.left += [remnant for remnant in look_behind(this) if not (killed and remnant.startswith("tmp/"))]
     if this.came:
         check_said(this, fault)
     this.lost = len(this.before - this.measured())
@@ -435,7 +435,7 @@ def attempt(this: Try, fault: Fault) -> None:
     elif (this.run / "run.json").exists():
         command = [*PROGRAM, "sweep", "--resume", str(this.run), "--budget", RESUMED_S, "--quiet"]
     this.resumed, said = finish(this, this.start(command))
-    this.left += [f"{each} (after the end)" for each in look_behind(this)]
+    this.left += [f"{remnant} (after the end)" for remnant in look_behind(this)]
     if this.resumed != 0:
         this.wrong.append(f"does not complete ({this.resumed})")
         this.said += f"\n--- resumed\n{said}"
@@ -497,22 +497,22 @@ def main() -> int:
     only = f"may be repeated: {', '.join(FAULTS)}"
     parser.add_argument("--only", action="append", choices=FAULTS, metavar="FAULT", help=only)
     parser.add_argument("--logs", type=Path, default=Path("campaign-logs"), help="what was said where a try went wrong")
-    asked = parser.parse_args()
+    chosen = parser.parse_args()
     if os.geteuid() != 0:
         print("scripts/campaign mounts small file systems: run it as root", file=sys.stderr)
         return MISSING
     # What is mounted is unmounted, as after Ctrl-C, which a shell lets its background ignore: sweeps would, too.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.default_int_handler)
-    asked.logs.mkdir(parents=True, exist_ok=True)
+    chosen.logs.mkdir(parents=True, exist_ok=True)
     rows, good = [HEADS], True
     with suppress(KeyboardInterrupt), tempfile.TemporaryDirectory(prefix="campaign-data-") as data:
         made = ["generate", data, "--resolutions", "64x64", "--count", str(IMAGES)]
         subprocess.run([*PROGRAM, *made], check=True, capture_output=True, cwd=ROOT)
-        for fault in possible(asked.only or FAULTS):
+        for fault in possible(chosen.only or FAULTS):
             tries: list[Try] = []
-            for seed in range(asked.seed, asked.seed + asked.tries):
-                this = tried(fault, seed, Path(data) / "64x64", asked.logs)
+            for seed in range(chosen.seed, chosen.seed + chosen.tries):
+                this = tried(fault, seed, Path(data) / "64x64", chosen.logs)
                 tries.append(this)
                 wrong = [*this.wrong, *this.left, *([f"{this.lost} lost"] if this.lost else [])]
                 good = good and not wrong

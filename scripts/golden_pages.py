@@ -75,7 +75,7 @@ def _uneven(ranks: int = 12) -> Measurement:
 def _report_on(*measured: Measurement | RunFailure) -> Report:
     return build_report(
         name="ranks", created_utc="2026-11-21T07:00:00+00:00", command="loaderprobe sweep --ranks 1,2",
-        environment=example_environment(), files=[FILES], results=[(each.config, each) for each in measured],
+        environment=example_environment(), files=[FILES], results=[(outcome.config, outcome) for outcome in measured],
         ceilings={},
     )  # fmt: skip
 
@@ -160,7 +160,7 @@ def _searched(rate: Any, *, most: int = 256, fits_up_to: int | None = None, data
         origin=ORIGIN, model="net", device="a device", image_size=None if data else 32, precision="fp32",
         strategy="throughput", data=data, workers=2 if data else None, dataset_images=1000, most=most,
         memory_limit_bytes=300_000_000, utilization_of="gpu", probes=probes, stop=stop,
-        at_chosen=together([each for each in probes if each.batch_size == stop.chosen]),
+        at_chosen=together([probe for probe in probes if probe.batch_size == stop.chosen]),
         limit=limit_at(stop.chosen, probes, most=most, loaded=bool(data)),
     )  # fmt: skip
 
@@ -174,8 +174,8 @@ def _batch_sizes() -> Pages:
         "not judged": replace(_searched(lambda size: 100.0, data="/data"), no_findings=reported("no time")),
         "noise": replace(even, at_chosen=replace(even.at_chosen, images_per_s=_around(100.0, 0.2))),
     }
-    for name, found in cases.items():
-        yield f"batch-size, {name}", document_text(batch_size_document(found))
+    for name, report in cases.items():
+        yield f"batch-size, {name}", document_text(batch_size_document(report))
     ends: list[tuple[StopCode, StrategyName]] = [(code, "throughput") for code in get_args(StopCode)]
     for code, strategy in (*ends[:1], (ends[0][0], "epoch-time"), *ends[1:]):
         stop = BatchSizeStop(code=code, chosen=rising.stop.chosen, left=0.25)
@@ -204,11 +204,11 @@ def _compared(ratio: float = 1.0, *, workers: int = 1, **changes: Any) -> Compar
 def _comparison(*rows: Compared, gates: Sequence[Gate] = ()) -> str:
     side = ComparedSide(paths=("runs/a",), created_utc=("2026-11-21T07:00:00",), command="loaderprobe sweep",
                         environment=None, roots=("/data",))  # fmt: skip
-    found = ComparisonReport(
+    report = ComparisonReport(
         origin=ORIGIN, kind="sweep", matters=0.05, before=side, after=side, rows=rows, whole=None, only_before=(),
         only_after=(), differences=(), gates=tuple(gates), notes=(),
     )  # fmt: skip
-    return document_text(compare_document(found))
+    return document_text(compare_document(report))
 
 
 def _comparisons() -> Pages:
@@ -224,16 +224,16 @@ def _comparisons() -> Pages:
 # Variants: the page as it is with a name of its own, and what others change on it.
 
 
-def _changed(usual: Document, other: Document) -> str:
+def _changed(usual: Document, changed: Document) -> str:
     """The lines that are only in one of them."""
-    before, after = (document_text(each, width=_WIDTH).splitlines() for each in (usual, other))
+    before, after = (document_text(document, width=_WIDTH).splitlines() for document in (usual, changed))
     lines = list(difflib.unified_diff(before, after, n=0, lineterm=""))[2:]
     return "\n".join(line.rstrip() for line in lines if not line.startswith("@@"))
 
 
-def _variants_of(name: str, usual: BandwidthReport, others: Mapping[str, BandwidthReport]) -> Pages:
-    for other, found in others.items():
-        yield f"{name}, {other}", _changed(bandwidth_document(usual), bandwidth_document(found))
+def _variants_of(name: str, usual: BandwidthReport, variants: Mapping[str, BandwidthReport]) -> Pages:
+    for variant, report in variants.items():
+        yield f"{name}, {variant}", _changed(bandwidth_document(usual), bandwidth_document(report))
 
 
 def _one_phase(**changes: Any) -> BandwidthReport:
@@ -274,8 +274,8 @@ def _opens() -> Pages:
     slow, usual = {1: 310.0, 16: 3120.0}, example_bandwidth()
     phases = example_operations(slow)
     plain = replace(usual, metadata=phases)
-    unproved = tuple(replace(each, metadata="unproved", storage_bytes=None) for each in phases)
-    called = tuple(replace(each, storage_bytes=None, server_calls=2 * each.total_ops) for each in phases)
+    unproved = tuple(replace(phase, metadata="unproved", storage_bytes=None) for phase in phases)
+    called = tuple(replace(phase, storage_bytes=None, server_calls=2 * phase.total_ops) for phase in phases)
     cases = {
         "not proved": replace(usual, metadata=unproved),
         "short": replace(usual, metadata=example_operations(slow, at_least=True, short=True)),
@@ -291,12 +291,12 @@ def _opens() -> Pages:
 
 
 def _rank_bandwidth() -> Pages:
-    one, most = example_ranks(20e6), example_ranks(6.9e6, 6.8e6, 6.8e6, 4e6)
-    slow = example_rank_bandwidth(one, most)
+    one_rank, four_ranks = example_ranks(20e6), example_ranks(6.9e6, 6.8e6, 6.8e6, 4e6)
+    slow = example_rank_bandwidth(one_rank, four_ranks)
     many = example_ranks(*[1e6 + rank for rank in range(1024)], nodes=128)
     cases = {
         "many": example_rank_bandwidth(many),
-        "a slow host": example_rank_bandwidth(one, example_ranks(7e6, 6.8e6, 4e6, 4.2e6, nodes=2)),
+        "a slow host": example_rank_bandwidth(one_rank, example_ranks(7e6, 6.8e6, 4e6, 4.2e6, nodes=2)),
     }
     yield "bandwidth of ranks", document_text(bandwidth_document(slow), width=_WIDTH).rstrip()
     yield from _variants_of("bandwidth of ranks", slow, cases)
@@ -317,14 +317,14 @@ def _first_pages() -> Pages:
     usual = example_row().verdict
     assert usual
     alike = _limited("preprocessing")
-    one, two = (Interval(value=rate, low=rate - 2, high=rate + 2) for rate in (381.0, 402.0))
+    slower, faster = (Interval(value=rate, low=rate - 2, high=rate + 2) for rate in (381.0, 402.0))
     cases = {
         "a CPU": [_limited("compute", side="compute", compute="cpu", emulated=False, speedups=usual.speedups)],
         "warm files": [_limited("cpu", cache="warm", speedups=usual.speedups)],
         "storage with one rank only": [alike, _limited("inconclusive", side="inconclusive", ranks=2)],
         "ranks with other loaders": [
-            _limited("preprocessing", images_per_s=one, workers=2),
-            _limited("preprocessing", images_per_s=two, workers=1, ranks=2),
+            _limited("preprocessing", images_per_s=slower, workers=2),
+            _limited("preprocessing", images_per_s=faster, workers=1, ranks=2),
         ],
     }
     for name, rows in cases.items():
@@ -341,8 +341,8 @@ def _sweep_plans() -> Pages:
     )  # fmt: skip
     facts: Facts = {"configurations": 3, "rounds": 3, "expected_s": 60.0, "open_s": 0.0}
     facts |= {"ablated": "where_open", "experiments": "of_files"}
-    some = [Coded(code=code, facts=facts) for code in ("configurations", "time")]
-    for count, parts in ((3, some), (0, [Coded(code="verdicts_measured")])):
+    usual = [Coded(code=code, facts=facts) for code in ("configurations", "time")]
+    for count, parts in ((3, usual), (0, [Coded(code="verdicts_measured")])):
         yield f"a plan of {count}, and of studies", "\n".join(sweep_plan_words([*parts, *studies]))
 
 

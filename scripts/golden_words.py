@@ -217,7 +217,7 @@ def _limit(code: Any, facts: Facts) -> str:
     return said(Limit(by="unknown", knee_readers=None, code=code, facts=facts))
 
 
-def _asked(say: Callable[..., str], *given: Any) -> str:
+def _with_needed_facts(say: Callable[..., str], *given: Any) -> str:
     """What is said of a code with facts, the last of these, and with as many more facts as are asked for."""
     *code, facts = given
     while True:
@@ -248,22 +248,22 @@ def _coded() -> Iterator[tuple[str, str]]:
     given = {code for _, _, _, code, _ in _BOUNDS}
     rest = [("inconclusive", "inconclusive", (), code, {}) for code in under("reason") if code not in given]
     for row in (*_BOUNDS, *rest):
-        yield f"verdict {row[3]}", _asked(_verdict, *row)
+        yield f"verdict {row[3]}", _with_needed_facts(_verdict, *row)
     reason = Reason(code="largest_speedup", facts={**_RATES, **_SPEEDUP, "judged": "loader"})
     alone = Bound(side="input", cause="storage", candidates=(), reason=reason, evidence=())
     yield "of a loader", explanation(alone, sample="sample")
     for code, facts in _all_codes([code for code in MESSAGES if "." not in code], _REMARKS):
-        yield f"remark {code}", _asked(_remark, code, facts)
+        yield f"remark {code}", _with_needed_facts(_remark, code, facts)
     plain: list[tuple[str, Facts]] = [(code, {}) for code in under("action")]
     for code, facts in sorted([*plain, *_ACTIONS], key=lambda row: row[0]):
-        yield f"action {code}", _asked(_action, code, facts)
+        yield f"action {code}", _with_needed_facts(_action, code, facts)
 
 
 def _storage() -> Iterator[tuple[str, str]]:
     for code, end in itertools.product(get_args(LimitCode), ("flat", "rising")):
         if end == "flat" or code.startswith("rises"):
             share = "partly" if code == "from_memory" else 0.25
-            yield f"limit {code}", _asked(_limit, code, {**_LADDER, "end": end, "share": share})
+            yield f"limit {code}", _with_needed_facts(_limit, code, {**_LADDER, "end": end, "share": share})
     for code in get_args(KindCode):
         yield f"kind {code}", said(DeviceKind(kind="unknown", code=code, facts=_KIND, evidence=()))
 
@@ -271,13 +271,13 @@ def _storage() -> Iterator[tuple[str, str]]:
 def _scripts() -> Iterator[tuple[str, str]]:
     """Why a script, or its ranks, were not measured."""
     for why in get_args(WhyNot):
-        seen = Attached(pid=1, loaders=(), why_not=why, detail="its own words", hint="its own hint")
+        attached = Attached(pid=1, loaders=(), why_not=why, detail="its own words", hint="its own hint")
         if why != "ranks_apart":
-            yield f"script {why}", not_measured(seen)
+            yield f"script {why}", not_measured(attached)
             continue
         for code in get_args(NotTogetherCode):
-            apart = NotTogether(code=code, ranks=(1, 3), detail="workers, period", hint="its own hint")
-            yield f"ranks {code}", not_measured(replace(seen, detail="", hint="", apart=apart))
+            not_together = NotTogether(code=code, ranks=(1, 3), detail="workers, period", hint="its own hint")
+            yield f"ranks {code}", not_measured(replace(attached, detail="", hint="", apart=not_together))
     yield "script ended_early", not_measured(Attached(pid=1, loaders=(), why_not="ended_early", endangered="/out/a.pt"))
     follows = [Attached(pid=1, loaders=(), why_not="follows")] * 2
     refused = Attached(pid=1, loaders=(), why_not="ranks_apart", apart=NotTogether(code="ended", ranks=(1,)))
@@ -292,7 +292,7 @@ def _others() -> Iterator[tuple[str, str]]:
     why = Remark(code="cores", facts={"mount": "/mnt", "path": "/data"})
     for kind in ("sweep_plan", "script", "seen", "capability"):
         for code in under(kind):
-            yield f"{kind} {code}", _asked(message, f"{kind}.{code}", {})
+            yield f"{kind} {code}", _with_needed_facts(message, f"{kind}.{code}", {})
     for code, facts in _MESSAGES:
         yield code.replace(".", " "), message(code, facts)
     for step in get_args(StepCode):

@@ -73,24 +73,24 @@ _ENVIRONMENT = {"COLUMNS": "80", "TERM": "dumb", "NO_COLOR": "1", "TZ": "UTC", "
 
 def cases() -> dict[str, Sequence[str]]:
     """The command of each file in fixtures/shown; what is made here has none."""
-    found = {
+    reports = {
         f"{run.name}.{ending}": ("report", run.name, "--format", form)
         for run in sorted(RUNS.iterdir())
         if run.is_dir()
         for form, ending in FORMATS.items()
     }
-    return {**found, **COMMANDS, **dict.fromkeys(MADE, ())}
+    return {**reports, **COMMANDS, **dict.fromkeys(MADE, ())}
 
 
 def verdicts() -> str:
     """All figures, the cause, and the code of its reason, of each measurement; JSON."""
-    found = {}
+    by_file = {}
     for file in sorted(MEASUREMENTS.iterdir()):
         kept = msgspec.json.decode(gzip.decompress(file.read_bytes()))
         judged = Judged(measurement=msgspec.convert(kept["measurement"], Measurement))
         advised = replace(judged.verdict, advice=recommend(judged.experiments, Surroundings()).advice)
-        found[file.name.removesuffix(".json.gz")] = _rounded(msgspec.to_builtins(advised))
-    return json.dumps(found, indent=1)
+        by_file[file.name.removesuffix(".json.gz")] = _rounded(msgspec.to_builtins(advised))
+    return json.dumps(by_file, indent=1)
 
 
 def _rounded(value: Any) -> Any:
@@ -98,32 +98,32 @@ def _rounded(value: Any) -> Any:
     if isinstance(value, float):
         return float(f"{value:.6g}")
     if isinstance(value, dict):
-        return {name: _rounded(each) for name, each in value.items()}
-    return [_rounded(each) for each in value] if isinstance(value, list | tuple) else value
+        return {name: _rounded(entry) for name, entry in value.items()}
+    return [_rounded(entry) for entry in value] if isinstance(value, list | tuple) else value
 
 
 def sessions() -> str:
     """Of each scripted session its segments in their order, its notes, and the verdict on it; JSON."""
     with patch.object(pace, "MOST_BATCHES", FEW_STEPS):
         measured = {name: made() for name, made in SESSIONS.items()}
-    found = {}
+    summaries = {}
     for name, session in measured.items():
         bound = verdict(session).bound
-        found[name] = {
-            "segments": [_segment(each) for each in session.segments],
-            "notes": [each.code for each in session.notes],
+        summaries[name] = {
+            "segments": [_segment(segment) for segment in session.segments],
+            "notes": [note.code for note in session.notes],
             "verdict": [bound.side, bound.cause, *bound.candidates, bound.reason.code],
         }
-    return json.dumps(found, indent=1)
+    return json.dumps(summaries, indent=1)
 
 
-def _segment(found: Segment) -> str:
-    took = found.others and found.others.cpu_ns / found.others.span_ns / found.others.cores
+def _segment(segment: Segment) -> str:
+    took = segment.others and segment.others.cpu_ns / segment.others.span_ns / segment.others.cores
     beside = f", others took {took:.2f} of the cores" if took else ""
-    of = "" if found.without is None else f" without {found.without}"
-    seconds = (found.closed_ns - found.begin_ns[0]) / 1e9
-    steps = f"{found.steps} steps from {found.first_batch}, {seconds:.6f} s"
-    return f"{found.round}: {found.mode} {found.activity}{of}, {steps}{beside}"
+    without = "" if segment.without is None else f" without {segment.without}"
+    seconds = (segment.closed_ns - segment.begin_ns[0]) / 1e9
+    steps = f"{segment.steps} steps from {segment.first_batch}, {seconds:.6f} s"
+    return f"{segment.round}: {segment.mode} {segment.activity}{without}, {steps}{beside}"
 
 
 def _alone(service: Service, compute: str = "emulated:100000", **changes: Any) -> Callable[[], Measurement]:
@@ -203,7 +203,7 @@ def difference(name: str, now: str) -> Iterator[str]:
 
 def left_over() -> list[str]:
     """Files in fixtures/shown that belong to no case."""
-    return sorted({each.name for each in SHOWN.iterdir()} - set(cases()))
+    return sorted({path.name for path in SHOWN.iterdir()} - set(cases()))
 
 
 def main() -> int:

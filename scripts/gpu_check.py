@@ -49,7 +49,7 @@ ROUNDS, ROUND_BATCHES = 6, 20
 LEAST_RATIO = 0.99
 """The instrument may cost 1 % of images/s."""
 
-Found = dict[str, Any]
+Figures = dict[str, Any]
 """What a check saw; `met` is whether that is as it must be."""
 
 
@@ -68,18 +68,18 @@ def burst(compute: Any, batch: Any, steps: int = 5) -> None:
     compute.finish()
 
 
-def sampled(uuid: str, work: Callable[[], object]) -> Found:
+def sampled(uuid: str, work: Callable[[], object]) -> Figures:
     """The mean of each counter of the GPU while this works, and the reason of each that is missing."""
     with SamplerThread([DiskSampler(SystemClock(), ()), NvmlSampler(SystemClock(), uuid)]) as thread:
         end_s = time.monotonic() + SAMPLED_S
         while time.monotonic() < end_s:
             work()
     series, missing = thread.collected()
-    means = {each.name: sum(each.values) / len(each.values) for each in series if each.name.startswith("gpu_")}
-    return {**means, "missing": {each.name: remark_words(each.reason) for each in missing}}
+    means = {gauge.name: sum(gauge.values) / len(gauge.values) for gauge in series if gauge.name.startswith("gpu_")}
+    return {**means, "missing": {gauge.name: remark_words(gauge.reason) for gauge in missing}}
 
 
-def windowed(compute: Any, step: Callable[[Any], None], batches: Iterable[Any] = repeat(None)) -> Found:
+def windowed(compute: Any, step: Callable[[Any], None], batches: Iterable[Any] = repeat(None)) -> Figures:
     """A profiler window of a step on each of these batches, as many as it takes; read as the product reads it."""
     limits = DeviceLimits.of(torch.cuda.get_device_properties(0))
     device = Device(
@@ -107,11 +107,11 @@ def windowed(compute: Any, step: Callable[[Any], None], batches: Iterable[Any] =
     }  # fmt: skip
 
 
-def named(cause: str, found: Found, *more: bool) -> Found:
-    return {**found, "planted": cause, "met": found["named"] == cause and found["refused"] is None and all(more)}
+def named(cause: str, figures: Figures, *more: bool) -> Figures:
+    return {**figures, "planted": cause, "met": figures["named"] == cause and figures["refused"] is None and all(more)}
 
 
-def counters() -> Found:
+def counters() -> Figures:
     """NVML, and GPM on Hopper and newer, read a GPU that trains as busy, and an idle one as idle."""
     compute, batch = trainer()
     training = sampled(compute.uuid(), partial(burst, compute, batch))
@@ -123,7 +123,7 @@ def counters() -> Found:
     return {"training": training, "idle": idle, "met": met}
 
 
-def one_block() -> Found:
+def one_block() -> Figures:
     """A kernel of one block keeps the GPU busy and one SM of all: NVML, GPM and the kernel's grid say so."""
     compute, _ = trainer()
     one_sm = 1 / torch.cuda.get_device_properties(0).multi_processor_count
@@ -135,30 +135,30 @@ def one_block() -> Found:
         spin()
         torch.cuda.synchronize()
 
-    seen, window = sampled(compute.uuid(), spin_and_wait), windowed(compute, spin)
+    counted, window = sampled(compute.uuid(), spin_and_wait), windowed(compute, spin)
     estimated = window["sm_efficiency"]
     met = window["busy"] > BUSY and estimated is not None and abs(estimated / one_sm - 1) < IDLE
-    met &= seen.get("gpu_utilization", 0.0) > BUSY and seen.get("gpu_sm_utilization", 0.0) < max(3 * one_sm, 0.05)
-    return {"one_sm": one_sm, "sampled": seen, "window": window, "met": met}
+    met &= counted.get("gpu_utilization", 0.0) > BUSY and counted.get("gpu_sm_utilization", 0.0) < max(3 * one_sm, 0.05)
+    return {"one_sm": one_sm, "sampled": counted, "window": window, "met": met}
 
 
-def small() -> Found:
+def small() -> Figures:
     """Steps that the host launches too slowly: without the profiler's cost the window is as busy as by counters."""
     compute, batch = trainer(SMALL)
-    seen = sampled(compute.uuid(), partial(burst, compute, batch))
+    counted = sampled(compute.uuid(), partial(burst, compute, batch))
     window = windowed(compute, lambda _: compute.step(batch))
-    agrees = abs(seen.get("gpu_utilization", 2.0) - window["busy"]) < IDLE
-    return {"sampled": seen, "window": window, "met": agrees and window["refused"] is None}
+    agrees = abs(counted.get("gpu_utilization", 2.0) - window["busy"]) < IDLE
+    return {"sampled": counted, "window": window, "met": agrees and window["refused"] is None}
 
 
-def resident() -> Found:
+def resident() -> Figures:
     """Nothing is planted: the GPU is busy, every kernel has an occupancy, the window is not refused."""
     compute, batch = trainer()
-    found = windowed(compute, lambda _: compute.step(batch))
-    return named("busy", found, found["launches"] > 100 * STEPS, found["occupancy"] is not None)
+    figures = windowed(compute, lambda _: compute.step(batch))
+    return named("busy", figures, figures["launches"] > 100 * STEPS, figures["occupancy"] is not None)
 
 
-def starved() -> Found:
+def starved() -> Figures:
     """A loader that sleeps for twice the time of a step is called input."""
     compute, batch = trainer()
     begin_s = time.monotonic()
@@ -168,7 +168,7 @@ def starved() -> Found:
     return named("input", windowed(compute, lambda _: compute.step(batch), map(time.sleep, repeat(2 * step_s))))
 
 
-def pageable() -> Found:
+def pageable() -> Figures:
     """Copies of many images from pageable memory are called copy."""
     compute, batch = trainer(16)
     images = torch.randn(COPIED, 3, 224, 224), torch.randint(0, 1000, (COPIED,))
@@ -180,15 +180,15 @@ def pageable() -> Found:
     return named("copy", windowed(compute, step))
 
 
-def overlap() -> Found:
+def overlap() -> Figures:
     """Copies of pinned batches on a stream of their own run beside kernels, and no time goes to them."""
     compute, _ = trainer(side_stream=True)
     images = torch.randn(SIZE, 3, 224, 224).pin_memory(), torch.randint(0, 1000, (SIZE,)).pin_memory()
-    found = windowed(compute, lambda given: compute.step(compute.copy(given)), repeat(images))
-    return named("busy", found, (found["copies_beside_kernels"] or 0.0) > 0.8)
+    figures = windowed(compute, lambda given: compute.step(compute.copy(given)), repeat(images))
+    return named("busy", figures, (figures["copies_beside_kernels"] or 0.0) > 0.8)
 
 
-def item() -> Found:
+def item() -> Figures:
     """A figure that is read in every small step is called host: launches begin on an empty GPU."""
     compute, batch = trainer(8)
     figure = torch.ones(1, device="cuda")
@@ -200,7 +200,7 @@ def item() -> Found:
     return named("host", windowed(compute, step))
 
 
-def tiny() -> Found:
+def tiny() -> Figures:
     """Kernels that are shorter than their own launch are called host."""
     compute, _ = trainer(8)
     figure = torch.ones(1, device="cuda")
@@ -212,7 +212,7 @@ def tiny() -> Found:
     return named("host", windowed(compute, step))
 
 
-def overhead() -> Found:
+def overhead() -> Figures:
     """The measured loop reaches 99 % of the images/s of a bare one, in turn, over a resident batch."""
     compute, batch = trainer()
     clock, pace = SystemClock(), Pace(min_batches=ROUND_BATCHES, max_batches=ROUND_BATCHES)
@@ -234,19 +234,19 @@ def overhead() -> Found:
     return {"measured_over_bare": ratios, "met": ratios[ROUNDS // 2] >= LEAST_RATIO}
 
 
-def marked() -> Found:
+def marked() -> Figures:
     """The tests that are marked gpu pass."""
     command = [sys.executable, "-m", "pytest", "-m", "gpu", "-p", "no:cacheprovider", "-q", "tests/compute"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return {"last_lines": (done.stdout + done.stderr).splitlines()[-8:], "met": done.returncode == 0}
 
 
-def sweep() -> Found:
+def sweep() -> Figures:
     """A sweep of warm files, serial and with 16 workers, ends with a profiler window where compute limits."""
-    with tempfile.TemporaryDirectory() as place:
+    with tempfile.TemporaryDirectory() as folder:
         run = loaderprobe.sweep(
-            data_dir=place, resolutions="256x256", workers=16, compute="cuda", model="resnet152",
-            cache="warm", rounds=1, decoder="torchvision", out=Path(place, "run"),
+            data_dir=folder, resolutions="256x256", workers=16, compute="cuda", model="resnet152",
+            cache="warm", rounds=1, decoder="torchvision", out=Path(folder, "run"),
         )  # fmt: skip
         rows = json.loads(run.json())["configurations"]
     met = all(row["status"] == "measured" for row in rows) and any(row["gpu_window"] for row in rows)
@@ -254,20 +254,20 @@ def sweep() -> Found:
 
 
 ALL = (counters, one_block, small, resident, starved, pageable, overlap, item, tiny, overhead, marked, sweep)
-CHECKS: dict[str, Callable[[], Found]] = {check.__name__: check for check in ALL}
+CHECKS: dict[str, Callable[[], Figures]] = {check.__name__: check for check in ALL}
 """Each says in its docstring what it proves."""
 
 
-def in_process(name: str) -> Found:
+def in_process(name: str) -> Figures:
     """One check, which ends with its process."""
-    with tempfile.TemporaryDirectory() as place:
-        out = Path(place, "found.json")
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder, "figures.json")
         try:
             subprocess.run([sys.executable, __file__, "--check", name, "--out", str(out)], check=False, timeout=LIMIT_S)
         except subprocess.TimeoutExpired:
             return {"met": False, "failed": f"took more than {LIMIT_S:g} s"}
-        found: Found = json.loads(out.read_text()) if out.exists() else {"met": False, "failed": "its process died"}
-        return found
+        figures: Figures = json.loads(out.read_text()) if out.exists() else {"met": False, "failed": "its process died"}
+        return figures
 
 
 def main() -> int:
@@ -283,19 +283,19 @@ def main() -> int:
         return MISSING
     if chosen.check:
         try:
-            found = CHECKS[chosen.check]()
+            figures = CHECKS[chosen.check]()
         except Exception as error:  # noqa: BLE001  # what goes wrong in a check is its result
             traceback.print_exc()
-            found = {"met": False, "failed": f"{type(error).__name__}: {error}"}
-        chosen.out.write_text(json.dumps(found))
+            figures = {"met": False, "failed": f"{type(error).__name__}: {error}"}
+        chosen.out.write_text(json.dumps(figures))
         return 0
     chosen.out.mkdir(parents=True, exist_ok=True)
-    results: dict[str, Found] = {}
+    results: dict[str, Figures] = {}
     for name in chosen.only or CHECKS:
         results[name] = in_process(name)
         (chosen.out / "results.json").write_text(json.dumps(results, indent=1) + "\n")
         print(f"{'yes' if results[name]['met'] else 'NO':3} {name:10} {CHECKS[name].__doc__}", flush=True)
-    return 0 if all(found["met"] for found in results.values()) else FAILED
+    return 0 if all(figures["met"] for figures in results.values()) else FAILED
 
 
 if __name__ == "__main__":

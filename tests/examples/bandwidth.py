@@ -134,10 +134,10 @@ def example_ranks(*bw_bytes: float, readers: int = 2, nodes: int = 1, **changes:
     on = [rank * nodes // len(bw_bytes) for rank in range(len(bw_bytes))]
     by_rank = tuple(
         RankRead(
-            rank=rank, node=on[rank], host=f"node{on[rank]}", bw_bytes=own, io_bytes=round(3 * own),
-            seconds=3.0, storage_bytes=round(3 * own),
+            rank=rank, node=on[rank], host=f"node{on[rank]}", bw_bytes=rank_rate, io_bytes=round(3 * rank_rate),
+            seconds=3.0, storage_bytes=round(3 * rank_rate),
         )
-        for rank, own in enumerate(bw_bytes)
+        for rank, rank_rate in enumerate(bw_bytes)
     )  # fmt: skip
     taken = Latency(
         min=1e5, max=2e8, mean=2e7, stddev=1e7, N=500,

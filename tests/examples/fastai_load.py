@@ -72,7 +72,7 @@ class DataLoader:
         yield from _loaders[self.fake_l.num_workers == 0](self.fake_l)
 
     def create_batches(self, samples: Iterable[int]) -> Iterator[Any]:
-        return map(self.do_batch, self.chunkify(filter(lambda each: each is not None, map(self.do_item, samples))))
+        return map(self.do_batch, self.chunkify(filter(lambda sample: sample is not None, map(self.do_item, samples))))
 
     def chunkify(self, items: Iterable[Any]) -> Iterator[list[Any]]:
         taken = iter(items)

@@ -53,7 +53,7 @@ def loader_of(way: str, rank: int) -> Iterable[Any]:
 
 def train(way: str) -> int:
     """In step with the other ranks, until a measurement ends it; or the number of steps after which it ended."""
-    rank, steps, most = dist.get_rank(), 0, MOST_STEPS if way == "plain" else STEPS
+    rank, steps, limit = dist.get_rank(), 0, MOST_STEPS if way == "plain" else STEPS
     loader = loader_of(way, rank)
     model = DistributedDataParallel(torch.nn.Linear(10, 10))
     optimizer = torch.optim.SGD(model.parameters(), 0.01)
@@ -64,7 +64,7 @@ def train(way: str) -> int:
             optimizer.step()
             optimizer.zero_grad()
             steps += 1
-            if steps == most:
+            if steps == limit:
                 return steps
 
 

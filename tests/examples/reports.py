@@ -28,19 +28,19 @@ def with_changes(row: ConfigurationRow, **changes: Any) -> ConfigurationRow:
 
     A row that gets another status than `measured` loses its verdict.
     """
-    names = {each.name for each in fields(Verdict)} - {each.name for each in fields(row)}
+    names = {field.name for field in fields(Verdict)} - {field.name for field in fields(row)}
     options = {name: value for name, value in changes.items() if name in OPTIONS}
     figures = {name: value for name, value in changes.items() if name in names}
-    own = {name: value for name, value in changes.items() if name not in options and name not in figures}
-    if isinstance(own.get("reason"), str):
-        own["reason"] = reported(own["reason"])
+    of_row = {name: value for name, value in changes.items() if name not in options and name not in figures}
+    if isinstance(of_row.get("reason"), str):
+        of_row["reason"] = reported(of_row["reason"])
     if options.get("workers") == 0:
         options["prefetch_factor"] = 0
-    if row.verdict and own.get("status", "measured") == "measured":
-        own = {"verdict": replace(row.verdict, **figures), **own}
+    if row.verdict and of_row.get("status", "measured") == "measured":
+        of_row = {"verdict": replace(row.verdict, **figures), **of_row}
     else:
-        own = {"verdict": None, "forecasts": (), **own}
-    return replace(row, config=with_options(row.config, **options), **own)
+        of_row = {"verdict": None, "forecasts": (), **of_row}
+    return replace(row, config=with_options(row.config, **options), **of_row)
 
 
 def example_row(**changes: Any) -> ConfigurationRow:
@@ -66,7 +66,7 @@ def outlook_of(row: ConfigurationRow) -> Outlook:
 def example_report(rows: Sequence[ConfigurationRow] | None = None) -> Report:
     """On these rows; without any on rows of every kind: of each verdict, a failed one, and one that was skipped."""
     failed = example_row(workers=8, status="failed", reason="a worker was killed by SIGBUS")
-    every = [row for each in (STORED, CAUSES, ON_CPU) for row in each.configurations]
+    every = [row for report in (STORED, CAUSES, ON_CPU) for row in report.configurations]
     chosen = (*every, failed) if rows is None else tuple(rows)
     judged = (row for row in chosen if row.verdict)
     together = by_key(judged, lambda row: (row.config.compute.name, row.config.resolution))
@@ -77,8 +77,8 @@ def example_report(rows: Sequence[ConfigurationRow] | None = None) -> Report:
     data = tuple(replace(stored, label=label, root=f"{stored.root}/{label}") for label in labels)
     made = replace(
         STORED, run=replace(STORED.run, data=data), configurations=chosen,
-        knees=tuple(_knee(some) for some in together.values()),
-        needs=tuple(outlook_of(some[0]) for some in together.values() if some[0].emulated),
+        knees=tuple(_knee(group) for group in together.values()),
+        needs=tuple(outlook_of(group[0]) for group in together.values() if group[0].emulated),
     )  # fmt: skip
     return answered(made)
 

@@ -118,9 +118,9 @@ def accumulates(training: Training) -> None:
 
 
 def zips(training: Training) -> None:
-    other = DataLoader(Costly(SAMPLE_S / 8), BATCH, shuffle=True)
+    second = DataLoader(Costly(SAMPLE_S / 8), BATCH, shuffle=True)
     for _ in training.epochs():
-        for batch, _ in zip(training.loader, other, strict=False):
+        for batch, _ in zip(training.loader, second, strict=False):
             training.step(batch)
 
 
@@ -163,12 +163,12 @@ def evaluates_train(training: Training) -> None:
 
 def adversarial(training: Training) -> None:
     """Three backward passes a step, and two updates, as of two networks that train against each other."""
-    other = torch.nn.Linear(10, 10)
-    optimizer = torch.optim.SGD(other.parameters(), 0.01)
+    opponent = torch.nn.Linear(10, 10)
+    optimizer = torch.optim.SGD(opponent.parameters(), 0.01)
     for _ in training.epochs():
         for batch in training.loader:
             for part in (batch[0], -batch[0]):
-                other(part).sum().backward()
+                opponent(part).sum().backward()
             optimizer.step()
             training.step(batch)
 

@@ -47,8 +47,8 @@ class Link:
                 client, _ = listener.accept()
                 server = socket.create_connection(("127.0.0.1", self.upstream))
                 self.sockets += (client, server)
-                for each in (client, server):
-                    each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                for end in (client, server):
+                    end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 for source, target, answers in ((client, server, False), (server, client, True)):
                     threading.Thread(target=self._pass_on, args=(source, target, answers), daemon=True).start()
 
@@ -57,8 +57,8 @@ class Link:
 
         def send() -> None:
             with suppress(OSError):
-                while data := (found := waiting.get())[1]:
-                    time.sleep(max(0.0, found[0] - time.monotonic()))
+                while data := (message := waiting.get())[1]:
+                    time.sleep(max(0.0, message[0] - time.monotonic()))
                     target.sendall(data)
                 target.shutdown(socket.SHUT_WR)
 
@@ -72,47 +72,47 @@ class Link:
 @contextmanager
 def mounted(client: Client, folder: Path, scratch: Path) -> Iterator[tuple[Path, Link]]:
     """Where `folder` is mounted through a server of its own, and the link between; all ends with the context."""
-    place = scratch / "mount"
-    place.mkdir()
+    mount = scratch / "mount"
+    mount.mkdir()
     with socket.create_server(("127.0.0.1", 0)) as listener:
         link = Link(port=listener.getsockname()[1])
         threading.Thread(target=link.serve, args=(listener,), daemon=True).start()
-        with _seaweed(folder, place, scratch, link) if client == "weed" else _ssh(client, folder, place, scratch, link):
+        with _seaweed(folder, mount, scratch, link) if client == "weed" else _ssh(client, folder, mount, scratch, link):
             try:
-                yield place, link
+                yield mount, link
             finally:
                 link.latency_s = 0.0
-                subprocess.run(["fusermount3", "-u", "-z", place], check=True)
-                for each in (*link.sockets, listener):
+                subprocess.run(["fusermount3", "-u", "-z", mount], check=True)
+                for connection in (*link.sockets, listener):
                     with suppress(OSError):  # the other end may have closed it
-                        each.shutdown(socket.SHUT_RDWR)
-                    each.close()
+                        connection.shutdown(socket.SHUT_RDWR)
+                    connection.close()
 
 
 @contextmanager
-def _seaweed(folder: Path, place: Path, scratch: Path, link: Link) -> Iterator[None]:
+def _seaweed(folder: Path, mount: Path, scratch: Path, link: Link) -> Iterator[None]:
     """A copy of the folder, all of whose bytes come through the link: the client's cache in memory is off."""
-    own = scratch / "client"
-    own.mkdir()
+    client_folder = scratch / "client"
+    client_folder.mkdir()
     with seaweed(scratch) as ports:
         link.upstream = ports["filer.port"]
         for path in folder.rglob("*.*"):
             url = f"http://127.0.0.1:{link.upstream}/{path.relative_to(folder)}"
             urlopen(Request(url, path.read_bytes(), method="PUT")).close()
-        switches = {"filer": f"127.0.0.1:{link.port}.{ports['filer.port.grpc']}", "dir": place}
+        switches = {"filer": f"127.0.0.1:{link.port}.{ports['filer.port.grpc']}", "dir": mount}
         switches |= {
             "volumeServerAccess": "filerProxy",
             "cacheCapacityMB": 0,
-            "cacheDir": own,
-            "localSocket": own / "s",
+            "cacheDir": client_folder,
+            "localSocket": client_folder / "s",
         }
         command = [str(WEED), "mount", *(f"-{name}={value}" for name, value in switches.items())]
-        with started(command, own, place.is_mount):
+        with started(command, client_folder, mount.is_mount):
             yield
 
 
 @contextmanager
-def _ssh(client: Client, folder: Path, place: Path, scratch: Path, link: Link) -> Iterator[None]:
+def _ssh(client: Client, folder: Path, mount: Path, scratch: Path, link: Link) -> Iterator[None]:
     """The folder itself, as with the defaults of the client, which goes on in the background."""
     for name in ("host", "user"):
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", scratch / name], check=True)
@@ -127,10 +127,10 @@ def _ssh(client: Client, folder: Path, place: Path, scratch: Path, link: Link) -
     key, port = scratch / "user", link.port
     if client == "sshfs":
         given = f"IdentityFile={key},StrictHostKeyChecking=no,UserKnownHostsFile=/dev/null,LogLevel=ERROR"
-        command = ["sshfs", "-p", str(port), "-o", given, f"root@127.0.0.1:{folder}", str(place)]
+        command = ["sshfs", "-p", str(port), "-o", given, f"root@127.0.0.1:{folder}", str(mount)]
     else:
         remote = f":sftp,host=127.0.0.1,port={port},user=root,key_file={key},shell_type=none:{folder}"
-        command = ["rclone", "mount", "--daemon", "--config", "/dev/null", remote, str(place)]
+        command = ["rclone", "mount", "--daemon", "--config", "/dev/null", remote, str(mount)]
     with started(served, scratch, lambda: connects(link.upstream)):
         subprocess.run(command, check=True, capture_output=True, timeout=STARTED_S)
         yield

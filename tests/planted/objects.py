@@ -264,5 +264,5 @@ def put_folder(scheme: str, port: int, bucket: str, folder: Path) -> None:
 
 def _put(scheme: str, port: int, bucket: str, code: str) -> None:
     code = f"import fsspec, os; store = fsspec.filesystem({scheme!r}); store.mkdir({bucket!r}); {code}"
-    own = {**os.environ, **environment(scheme, port)}
-    subprocess.run([sys.executable, "-c", code], env=own, check=True, timeout=60)
+    env = {**os.environ, **environment(scheme, port)}
+    subprocess.run([sys.executable, "-c", code], env=env, check=True, timeout=60)

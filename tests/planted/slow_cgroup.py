@@ -133,6 +133,6 @@ def _empty(cgroup: Path, home: Path, owner_pid: int) -> None:
 
 def until(condition: Callable[[], bool], seconds: float) -> bool:
     deadline = time.monotonic() + seconds
-    while not (held := condition()) and time.monotonic() < deadline:
+    while not (met := condition()) and time.monotonic() < deadline:
         time.sleep(0.01)
-    return held
+    return met

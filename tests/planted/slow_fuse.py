@@ -81,9 +81,9 @@ class SlowFolder:
 
     def getattr(self, path: str, _handle: int | None = None) -> dict[str, int]:
         """What stat says. Raises OSError, which mfusepy hands to the caller."""
-        found = os.lstat(self._source + path)
-        times = {name: int(getattr(found, f"{name}_ns")) for name in NANOSECOND_TIMES}
-        return times | {name: int(getattr(found, name)) for name in ATTRIBUTES}
+        status = os.lstat(self._source + path)
+        times = {name: int(getattr(status, f"{name}_ns")) for name in NANOSECOND_TIMES}
+        return times | {name: int(getattr(status, name)) for name in ATTRIBUTES}
 
     def readdir(self, path: str, _handle: int) -> list[str]:
         return [".", "..", *os.listdir(self._source + path)]  # one path type throughout
@@ -113,8 +113,8 @@ class SlowFolder:
         return 0
 
     def statfs(self, path: str) -> dict[str, int]:
-        found = os.statvfs(self._source + path)
-        return {name: getattr(found, name) for name in dir(found) if name.startswith("f_")}
+        status = os.statvfs(self._source + path)
+        return {name: getattr(status, name) for name in dir(status) if name.startswith("f_")}
 
 
 def serve(source: Path, mount: Path, schedule: Schedule, *, keep_cache: bool = False) -> None:
