@@ -54,7 +54,7 @@ def _measure(request: AttachRequest) -> None:
         while code == "script.no_verdict" and undo:
             undo.pop()()
 
-    attachment = attachment_of(request, say, lambda found: keep(found, request), _number("WORLD_SIZE", 1))
+    attachment = attachment_of(request, say, lambda diagnosis: keep(diagnosis, request), _number("WORLD_SIZE", 1))
     attach(attachment)
 
     def end() -> None:
@@ -119,29 +119,29 @@ def _watch(request: AttachRequest) -> None:
         """Of several processes that train, the first that has something to keep is shown."""
         return claimed(Path(request.scratch))
 
-    watcher = watcher_of(request, _say, lambda found: keep(found, request, raw=True) if first() else None)
+    watcher = watcher_of(request, _say, lambda report: keep(report, request, raw=True) if first() else None)
     detach = attach(watcher)
 
     def end() -> None:
         detach()
-        found, seen = watcher.result(), watcher.record()
-        if found is not None and first():
-            keep(Watch.of(found), request)
-        elif found is not None:
-            seen = replace(seen, why_not="another_process")
-        keep_seen(with_error(seen), request)
+        report, attached = watcher.result(), watcher.record()
+        if report is not None and first():
+            keep(Watch.of(report), request)
+        elif report is not None:
+            attached = replace(attached, why_not="another_process")
+        keep_seen(with_error(attached), request)
         watcher.close()
 
     _at_the_end(end)
 
 
-def with_error(seen: Attached) -> Attached:
+def with_error(attached: Attached) -> Attached:
     """Where the script ends with an error of its own before there is a verdict, that is the reason."""
     error = sys.exc_info()[1] or getattr(sys, "last_value", None)
-    if error is None or isinstance(error, SystemExit | KeyboardInterrupt) or seen.why_not not in BY_ITSELF:
-        return seen
+    if error is None or isinstance(error, SystemExit | KeyboardInterrupt) or attached.why_not not in BY_ITSELF:
+        return attached
     said = f"{type(error).__name__}: {error}".partition("\n")[0].rstrip(":. ")
-    return replace(seen, why_not="script_error", detail=said)
+    return replace(attached, why_not="script_error", detail=said)
 
 
 BY_ITSELF = ("no_loader", "no_backward", "too_few_steps", "ended_early")

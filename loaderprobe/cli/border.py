@@ -33,7 +33,7 @@ from loaderprobe.errors import (
 )
 from loaderprobe.records.files import masked
 from loaderprobe.records.options import ARGUMENT, JOIN, QUIET, REQUIRED, Option
-from loaderprobe.store.codec import file_place, write_atomically, write_error, writing
+from loaderprobe.store.codec import file_to_write, write_atomically, write_error, writing
 from loaderprobe.store.results import check_out
 from loaderprobe.units import join_words
 
@@ -62,34 +62,34 @@ class Invocation:
         return self.quiet or self.json
 
     def check(self) -> None:
-        """Raises BadValue for more than one form, and for places what `file_place` and `check_out` raise."""
+        """Raises BadValue for more than one form, and for paths what `file_to_write` and `check_out` raise."""
         if self.md + self.json + (self.html is not None) > 1:
             there = {option.name for option in self.options}
             forms = join_words([f"--{form}" for form in FORMS if form in there])
             raise BadValue(f"{forms} exclude each other", hint="use one of them")
         if self.html is not None:
-            file_place(self.html, "--html")
+            file_to_write(self.html, "--html")
         if self.out is not None:
             check_out(self.out)
 
-    def show(self, found: Tabled) -> None:
+    def show(self, result: Tabled) -> None:
         """Print it for the terminal, or in one of two formats."""
         width, color = width_and_color()
-        show(found.json() if self.json else found.markdown() if self.md else found.text(width=width, color=color))
+        show(result.json() if self.json else result.markdown() if self.md else result.text(width=width, color=color))
 
-    def show_then_keep(self, found: Documented, page: str = "", *, beside: bool = False) -> None:
+    def show_then_keep(self, result: Documented, page: str = "", *, beside: bool = False) -> None:
         """Show it (`beside` a page in a file, too), write that, called `page`, and keep it: each, also if one fails."""
         alone = self.html is not None and is_stdout(self.html)
         with ExitStack() as rest:
             if self.out is not None:
-                rest.callback(self._keep, found, self.out, said=not (self.json or self.md or alone))
+                rest.callback(self._keep, result, self.out, said=not (self.json or self.md or alone))
             if self.html is not None:
-                rest.callback(write_file, self.html, found.html().encode(), "--html", page)
+                rest.callback(write_file, self.html, result.html().encode(), "--html", page)
             if self.html is None or (beside and not alone):
-                self.show(found)
+                self.show(result)
 
-    def _keep(self, found: Documented, place: Path, *, said: bool) -> None:
-        page = found.save(place)
+    def _keep(self, result: Documented, folder: Path, *, said: bool) -> None:
+        page = result.save(folder)
         if said:
             show(f"\nReport: {page}")
 
@@ -114,20 +114,20 @@ def command(options: Sequence[Option]) -> Callable[[Callable[..., int]], Callabl
             before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD)}
             code = exit_code_of(lambda: begun(context, given))
             for number, handler in before.items():
-                if signal.getsignal(number) in (as_ctrl_c, _unheard):  # a body may have another
+                if signal.getsignal(number) in (as_ctrl_c, _ignore):  # a body may have another
                     signal.signal(number, handler or signal.SIG_DFL)
             raise typer.Exit(code)
 
         def begun(context: typer.Context, given: Mapping[str, Any]) -> int:
             if QUIET in options:
                 signal.signal(signal.SIGTERM, as_ctrl_c)
-            call, asked = called(options, context, given)
+            call, values = called(options, context, given)
             if JOIN not in options:
-                return body(call, **asked)
+                return body(call, **values)
             from loaderprobe.cli.ranks import in_ranks
 
-            join = asked.pop("join")
-            return in_ranks(join, asked["ranks"], lambda coordinator: body(call, coordinator=coordinator, **asked))
+            join = values.pop("join")
+            return in_ranks(join, values["ranks"], lambda coordinator: body(call, coordinator=coordinator, **values))
 
         parameters = [Parameter("context", Parameter.KEYWORD_ONLY, annotation=typer.Context), *map(_parameter, options)]
         run.__name__, run.__doc__, run.__annotations__ = body.__name__, body.__doc__, {}
@@ -142,11 +142,11 @@ def as_ctrl_c(number: int, frame: FrameType | None) -> None:
 
     In its place is one of ours, as Python has an error for a signal that came before it had none.
     """
-    signal.signal(signal.SIGCHLD, _unheard)
+    signal.signal(signal.SIGCHLD, _ignore)
     signal.default_int_handler(number, frame)
 
 
-def _unheard(number: int, frame: FrameType | None) -> None: ...
+def _ignore(number: int, frame: FrameType | None) -> None: ...
 
 
 def called(
@@ -312,11 +312,11 @@ def show(result: str | bytes) -> None:
 def write_file(path: Path, data: bytes, option: str, title: str) -> None:
     """Write the file that `option` names and say so; what is no file of its own takes the data alone, at its end.
 
-    Raises what `file_place` does, and NoSpace on a full disk.
+    Raises what `file_to_write` does, and NoSpace on a full disk.
     """
-    place = file_place(path, option)
-    if place is not None:
-        write_atomically(place, data, option)
+    target = file_to_write(path, option)
+    if target is not None:
+        write_atomically(target, data, option)
         show(f"{title}: {path}")
     elif is_stdout(path):
         show(data)  # opened again it would have a position of its own, and what is printed next be written over it

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 @command(options.SWEEP)
-def sweep(call: Invocation, **asked: Any) -> int:
+def sweep(call: Invocation, **values: Any) -> int:
     """Measure whether training is compute-bound or input-bound, and which part of the input limits it.
 
     Trains a model on generated data sets, or on DATA, with the serial loader and with each number of workers.
@@ -44,11 +44,11 @@ def sweep(call: Invocation, **asked: Any) -> int:
     """
     from loaderprobe.cli.sweep import swept
 
-    return swept(call, **asked)
+    return swept(call, **values)
 
 
 @command(options.RUN)
-def run(call: Invocation, *, words: list[str] | None, **asked: Any) -> int:
+def run(call: Invocation, *, words: list[str] | None, **values: Any) -> int:
     """Find out what limits a training script, without changing it: loaderprobe run -- python train.py ARGS
 
     Once a DataLoader has trained for some steps, a copy of it is measured with the script's own loop as the step.
@@ -61,10 +61,10 @@ def run(call: Invocation, *, words: list[str] | None, **asked: Any) -> int:
     from loaderprobe.records.attached import AttachRequest
     from loaderprobe.render.watch import without_verdict
 
-    if asked["watch"] and not {"budget_s", "cache", "loader"}.isdisjoint(call.typed):
+    if values["watch"] and not {"budget_s", "cache", "loader"}.isdisjoint(call.typed):
         raise BadValue("--watch measures nothing: --budget, --cache and --loader have no effect", hint="leave them out")
-    place = (call.out or usual_out("run")).absolute()
-    request = AttachRequest(run=str(place), scratch="", command=command_line(), **asked)
+    folder = (call.out or usual_out("run")).absolute()
+    request = AttachRequest(run=str(folder), scratch="", command=command_line(), **values)
     with prints_to_stderr() if call.json else nullcontext():
         ran = run_command(words or [], request, os.environ)
     if ran.found is not None:
@@ -72,7 +72,7 @@ def run(call: Invocation, *, words: list[str] | None, **asked: Any) -> int:
         if ran.not_kept is not None:
             raise ran.not_kept
         if not call.json:
-            shown = place.relative_to(Path.cwd()) if place.is_relative_to(Path.cwd()) else place
+            shown = folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
             show(f"\nReport: {shown}/report.html")
         return ran.exit_code or (EXIT_DONE if ran.is_done else BadValue.exit_code)
     for line in without_verdict(ran.processes, ran.exit_code, imported_torch=ran.imported_torch):
@@ -82,7 +82,7 @@ def run(call: Invocation, *, words: list[str] | None, **asked: Any) -> int:
 
 
 @command(options.DIAGNOSE)
-def diagnose(call: Invocation, **asked: Any) -> int:
+def diagnose(call: Invocation, **values: Any) -> int:
     """Find out what limits your own DataLoader, and your training step: loaderprobe diagnose train.py:make_loader
 
     FUNCTION is called without arguments, in each rank. The step really trains.
@@ -93,17 +93,17 @@ def diagnose(call: Invocation, **asked: Any) -> int:
 
     call = call.kept("diagnose")
     # The user's code may go to another folder.
-    with chdir("."), prints_to_stderr(), timed(call, diagnose_plan(asked)) as progress:
-        found = loaderprobe.diagnose(**asked, command=command_line(), progress=progress)
-    call.show_then_keep(found)
-    return ended(interrupted=found.interrupted)
+    with chdir("."), prints_to_stderr(), timed(call, diagnose_plan(values)) as progress:
+        diagnosis = loaderprobe.diagnose(**values, command=command_line(), progress=progress)
+    call.show_then_keep(diagnosis)
+    return ended(interrupted=diagnosis.interrupted)
 
 
 MEGABYTE = 1_000_000
 
 
 @command(options.TRACE)
-def trace(call: Invocation, *, files: list[Path], **asked: Any) -> int:
+def trace(call: Invocation, *, files: list[Path], **values: Any) -> int:
     """Estimate what limits a training that torch.profiler recorded: input, the host, communication or compute.
 
     Measures nothing, and needs neither a GPU nor the machine that trained. Several files are the ranks of one training.
@@ -116,14 +116,14 @@ def trace(call: Invocation, *, files: list[Path], **asked: Any) -> int:
         def progress(name: str, done: int, size: int) -> None:
             on_count(f"{name}, {format_bytes(size)}", -(-done // MEGABYTE), -(-size // MEGABYTE))
 
-        found = loaderprobe.trace(files, **asked, command=command_line(), progress=progress)
-    page = "Trace" if call.out else f"{found.document().title}\nTrace"
-    call.show_then_keep(found, page, beside=call.out is not None)
-    return ended(interrupted=False, failed=bool(found.unread))
+        estimate = loaderprobe.trace(files, **values, command=command_line(), progress=progress)
+    page = "Trace" if call.out else f"{estimate.document().title}\nTrace"
+    call.show_then_keep(estimate, page, beside=call.out is not None)
+    return ended(interrupted=False, failed=bool(estimate.unread))
 
 
 @command(options.BANDWIDTH)
-def bandwidth(call: Invocation, **asked: Any) -> int:
+def bandwidth(call: Invocation, **values: Any) -> int:
     """Measure what the storage under PATH delivers to a loader: MB/s, opens/s, stats/s.
 
     Reads files in random order, cold, with rising concurrency. Writes nothing under PATH unless --scratch is given.
@@ -136,17 +136,17 @@ def bandwidth(call: Invocation, **asked: Any) -> int:
         signal.signal(signal.SIGHUP, as_ctrl_c)
 
     call.check()
-    with counting(call, bandwidth_plan(asked)) as on_count:
-        found = loaderprobe.bandwidth(**asked, command=command_line(), progress=on_count)
-    call.show_then_keep(found)
-    return ended(interrupted=found.interrupted, failed=bool(found.failed))
+    with counting(call, bandwidth_plan(values)) as on_count:
+        measured = loaderprobe.bandwidth(**values, command=command_line(), progress=on_count)
+    call.show_then_keep(measured)
+    return ended(interrupted=measured.interrupted, failed=bool(measured.failed))
 
 
 NAMED = 20
 
 
 @command(options.GENERATE)
-def generate(call: Invocation, *, directory: Path, verify: bool, **asked: Any) -> int:
+def generate(call: Invocation, *, directory: Path, verify: bool, **values: Any) -> int:
     """Generate ImageNet-like JPEG data sets, as fast as the disk writes.
 
     Sizes, qualities and content match ImageNet's for storage and decoders.
@@ -159,14 +159,14 @@ def generate(call: Invocation, *, directory: Path, verify: bool, **asked: Any) -
         return _verify(call, directory)
     try:
         with counting(call, GENERATE_PLAN) as on_data:
-            made = loaderprobe.generate(directory, **asked, progress=on_data)
+            made = loaderprobe.generate(directory, **values, progress=on_data)
     except KeyboardInterrupt:
         stderr().print(f"interrupted; the files written so far are kept. To resume: {GO_ON}")
         return EXIT_INTERRUPTED
     show(made.text())
     if not call.quiet:
-        place = made[0] if len(made) == 1 else directory
-        say(f"To measure training from it: {shlex.join(['loaderprobe', 'sweep', str(place)])}", soft_wrap=True)
+        data_set = made[0] if len(made) == 1 else directory
+        say(f"To measure training from it: {shlex.join(['loaderprobe', 'sweep', str(data_set)])}", soft_wrap=True)
     return EXIT_DONE
 
 
@@ -177,18 +177,18 @@ def _verify(call: Invocation, directory: Path) -> int:
     from loaderprobe.datasets.generate.manifest import MANIFEST
 
     with counting(call) as on_data:
-        found = verify(directory, on_data)
-    for path, damages in found.items():
+        by_set = verify(directory, on_data)
+    for path, damages in by_set.items():
         show(f"{path}: {f'{len(damages)} damaged or missing' if damages else 'every file is whole'}")
         for name, trouble in [*damages.items()][:NAMED]:
             show(f"  {name}: {trouble}")
         if len(damages) > NAMED:
             show(f"  and {len(damages) - NAMED} more")
-    if any(MANIFEST in damages for damages in found.values()):
+    if any(MANIFEST in damages for damages in by_set.values()):
         stderr().print(f"The set is incomplete: {GO_ON}")
-    elif any(found.values()):
+    elif any(by_set.values()):
         stderr().print("To repair the set, remove the damaged files and generate it again with the same settings.")
-    return EXIT_SOME_FAILED if any(found.values()) else EXIT_DONE
+    return EXIT_SOME_FAILED if any(by_set.values()) else EXIT_DONE
 
 
 @command(options.REPORT)
@@ -209,14 +209,14 @@ def report(call: Invocation, *, run: Path | None, form: str | None, output: Path
     from loaderprobe.api.load import load_any
     from loaderprobe.api.shown import Documented
 
-    found = None if run is None else load_any(run)
-    if schema or found is None:
+    result = None if run is None else load_any(run)
+    if schema or result is None:
         from loaderprobe.render.json import result_schema, summary_schema
 
-        _put((result_schema(type(found)) if isinstance(found, Documented) else summary_schema()).encode(), output)
+        _put((result_schema(type(result)) if isinstance(result, Documented) else summary_schema()).encode(), output)
         return EXIT_DONE
-    _put(_rendered(found, chosen, to_file=output is not None), output, text=chosen != "parquet")
-    damaged = not isinstance(found, Documented) and found.report().run.damaged
+    _put(_rendered(result, chosen, to_file=output is not None), output, text=chosen != "parquet")
+    damaged = not isinstance(result, Documented) and result.report().run.damaged
     return EXIT_SOME_FAILED if damaged else EXIT_DONE
 
 
@@ -240,22 +240,22 @@ def _by_ending(output: Path | None) -> str:
     return ending
 
 
-def _rendered(found: Tabled, form: str, *, to_file: bool) -> bytes:
+def _rendered(result: Tabled, form: str, *, to_file: bool) -> bytes:
     if form == "parquet":
         from loaderprobe.api.shown import parquet
 
-        return parquet(found.to_frame())
+        return parquet(result.to_frame())
     if form == "table":
         width, color = width_and_color()
-        return found.text(width=width, color=color and not to_file).encode()
+        return result.text(width=width, color=color and not to_file).encode()
     makers: dict[str, Callable[[], str]] = {
-        "json": found.json, "html": found.html, "md": found.markdown, "csv": found.csv, "svg": found.svg
+        "json": result.json, "html": result.html, "md": result.markdown, "csv": result.csv, "svg": result.svg
     }  # fmt: skip
     return makers[form]().encode()
 
 
 @command(options.PLAN)
-def plan(call: Invocation, *, run: Path | None, catalogue: bool, schema: bool, **asked: Any) -> int:
+def plan(call: Invocation, *, run: Path | None, catalogue: bool, schema: bool, **values: Any) -> int:
     """Plan storage from a stored run: what the accelerators need, what limits it first, what to test on delivery.
 
     Computes from the run, your options and published limits, and labels each figure.
@@ -278,11 +278,11 @@ def plan(call: Invocation, *, run: Path | None, catalogue: bool, schema: bool, *
     elif run is None:
         raise BadValue("no run is given", hint="loaderprobe plan loaderprobe-runs/DATE-TIME")
     else:
-        found = loaderprobe.plan(run, **asked)
+        storage_plan = loaderprobe.plan(run, **values)
         if call.html is not None:
-            write_file(call.html, found.html().encode(), "--html", "Plan")
+            write_file(call.html, storage_plan.html().encode(), "--html", "Plan")
         else:
-            call.show(found)
+            call.show(storage_plan)
     return EXIT_DONE
 
 
@@ -303,7 +303,7 @@ def _catalogue(call: Invocation) -> str:
 
 
 @command(options.COMPARE)
-def compare(call: Invocation, *, results: list[Path], others: list[Path], **asked: Any) -> int:
+def compare(call: Invocation, *, results: list[Path], others: list[Path], **values: Any) -> int:
     """Compare two stored results: what changed beyond noise, verdicts first. Measures nothing.
 
     A and B must agree in machine, software, storage and data; --differ names what was meant to differ.
@@ -313,55 +313,55 @@ def compare(call: Invocation, *, results: list[Path], others: list[Path], **aske
         several = "for several a side: A1 A2 --with B1 --with B2"
         raise BadValue(f"A and B are two results, not {len(results)}", hint=several)
     call.check()
-    found = loaderprobe.compare(before, after, **asked, command=command_line())
-    call.show_then_keep(found, "Comparison")
-    return EXIT_DONE if found.passed else EXIT_GATE_FAILED
+    comparison = loaderprobe.compare(before, after, **values, command=command_line())
+    call.show_then_keep(comparison, "Comparison")
+    return EXIT_DONE if comparison.passed else EXIT_GATE_FAILED
 
 
 @command(options.LAYERS)
-def layers(call: Invocation, **asked: Any) -> int:
+def layers(call: Invocation, **values: Any) -> int:
     """Time each layer of a model in training: forward and backward, in the order in which they run.
 
     Trains on one batch of random images in memory, or on DATA: then loading is a part of the step.
     """
-    _check_data(asked)
+    _check_data(values)
     call = call.kept("layers")
     # torch's profiler prints lines of its own, even where nothing is wrong.
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")
     from loaderprobe.api.layers import named_layers
     from loaderprobe.cli.progress import counting, layers_plan
 
-    with counting(call, layers_plan(asked)) as progress:
-        found = named_layers(**asked, progress=progress, command=command_line())
-    call.show_then_keep(found)
+    with counting(call, layers_plan(values)) as progress:
+        layer_times = named_layers(**values, progress=progress, command=command_line())
+    call.show_then_keep(layer_times)
     return EXIT_DONE
 
 
-def _check_data(asked: dict[str, Any]) -> None:
+def _check_data(values: dict[str, Any]) -> None:
     """Raises BadValue for workers without DATA to load, and for images of another size than DATA are cropped to."""
-    if asked["data"] is None and asked["workers"]:
+    if values["data"] is None and values["workers"]:
         raise BadValue("--workers needs DATA to load", hint="name a folder of images, or leave --workers out")
-    if asked["data"] is not None and asked["image_size"] != options.IMAGE_SIZE.default:
+    if values["data"] is not None and values["image_size"] != options.IMAGE_SIZE.default:
         size = options.IMAGE_SIZE.default
         raise BadValue(f"images of DATA are cropped to {size} pixels", hint="leave --image-size out")
 
 
 @command(options.BATCH_SIZES)
-def batch_size(call: Invocation, **asked: Any) -> int:
+def batch_size(call: Invocation, **values: Any) -> int:
     """Find the batch size with which a model trains fastest, within memory.
 
     Trains a copy, with random images in memory or with DATA: then it says, too, what limits the loading.
     """
-    _check_data(asked)
+    _check_data(values)
     call = call.kept("batch-size")
     from loaderprobe.cli.progress import batch_size_plan, counting
 
-    with counting(call, batch_size_plan(asked)) as progress:
+    with counting(call, batch_size_plan(values)) as progress:
         from loaderprobe.api.batch_size import named_batch_size
 
-        found = named_batch_size(**asked, progress=progress, command=command_line())
-    call.show_then_keep(found)
-    return ended(interrupted=found.interrupted)
+        search = named_batch_size(**values, progress=progress, command=command_line())
+    call.show_then_keep(search)
+    return ended(interrupted=search.interrupted)
 
 
 @command(options.DOCTOR)
@@ -409,8 +409,8 @@ for verb in (
     app.command()(verb)
 
 
-def _show_version(asked: bool) -> None:
-    if asked:
+def _show_version(wanted: bool) -> None:
+    if wanted:
         typer.echo(f"loaderprobe {loaderprobe.__version__}")
         raise typer.Exit
 

@@ -86,41 +86,41 @@ def _bars(quiet: bool) -> Progress:
     )
 
 
-def diagnose_plan(asked: Mapping[str, Any]) -> str:
+def diagnose_plan(values: Mapping[str, Any]) -> str:
     """For how long `diagnose` measures with these options."""
     from loaderprobe.api.diagnose import budget_of
 
-    in_ranks = bool(asked["coordinator"] or asked["ranks"] not in (None, "1"))
-    budget_s, beyond_s = budget_of(asked["budget_s"], in_ranks=in_ranks)
+    in_ranks = bool(values["coordinator"] or values["ranks"] not in (None, "1"))
+    budget_s, beyond_s = budget_of(values["budget_s"], in_ranks=in_ranks)
     more = f", {format_duration(beyond_s)} more while the verdict is open" if beyond_s else ""
     end = "keeps nothing" if in_ranks else "ends with the rounds so far"
     return f"It measures for about {format_duration(budget_s)}{more}; Ctrl-C {end}."
 
 
-def bandwidth_plan(asked: Mapping[str, Any]) -> str:
+def bandwidth_plan(values: Mapping[str, Any]) -> str:
     """How long its phases are and, in one process, about all of them. Raises BadValue for what no readers can be."""
     from loaderprobe.api.values import counts
     from loaderprobe.storage.probe import usual_seconds
 
-    readers, seconds = asked["readers"], asked["seconds"]
+    readers, seconds = values["readers"], values["seconds"]
     whole_s = usual_seconds(None if readers == "auto" else counts(readers, "--readers"), seconds)
-    several = asked["ranks"] or asked["coordinator"]
+    several = values["ranks"] or values["coordinator"]
     rest = ", once the processes of its ranks have started" if several else f": about {format_duration(whole_s)} in all"
-    each = f"Each phase reads for {seconds:g} s, up to five times that while its rate is not known"
-    return f"{each}{rest}. Ctrl-C ends with the phases so far."
+    phases = f"Each phase reads for {seconds:g} s, up to five times that while its rate is not known"
+    return f"{phases}{rest}. Ctrl-C ends with the phases so far."
 
 
-def batch_size_plan(asked: Mapping[str, Any]) -> str:
+def batch_size_plan(values: Mapping[str, Any]) -> str:
     """How many trainings of how many steps there may be: what a step takes is known after the first."""
-    steps, short = asked["iterations"], asked["strategy"] == "throughput"
-    most = "32 short trainings (probes)" if short else "100 trainings (loops)"
-    each = f"{steps or 1000:,} steps" if steps or not short else "2 to 5 s, or of 5 steps where those take longer"
-    return f"Up to {most} of {each}: the time left shows with the first. Ctrl-C ends with the fastest so far."
+    steps, short = values["iterations"], values["strategy"] == "throughput"
+    count = "32 short trainings (probes)" if short else "100 trainings (loops)"
+    length = f"{steps or 1000:,} steps" if steps or not short else "2 to 5 s, or of 5 steps where those take longer"
+    return f"Up to {count} of {length}: the time left shows with the first. Ctrl-C ends with the fastest so far."
 
 
-def layers_plan(asked: Mapping[str, Any]) -> str:
+def layers_plan(values: Mapping[str, Any]) -> str:
     """How many steps there are."""
-    return f"{asked['steps']} training steps without a profiler, and as many with: the time left shows with the first."
+    return f"{values['steps']} training steps without a profiler, and as many with: the time left shows with the first."
 
 
 GENERATE_PLAN = "Images are made as fast as the cores and the disk can: the time left shows with the first."

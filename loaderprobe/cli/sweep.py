@@ -23,7 +23,7 @@ BESIDE_RESUME = frozenset({"resume", "budget_s", "join", "json", "quiet"})
 """Options that have an effect on a resumed run; all others were fixed when it began."""
 
 
-def swept(call: Invocation, *, coordinator: Coordinator | None, resume: Path | None, **asked: Any) -> int:
+def swept(call: Invocation, *, coordinator: Coordinator | None, resume: Path | None, **values: Any) -> int:
     """Measure what is asked, or what is left of `resume`; returns the exit code."""
     from loaderprobe.render.format import counted
 
@@ -33,22 +33,22 @@ def swept(call: Invocation, *, coordinator: Coordinator | None, resume: Path | N
                 f"{option.said} would be ignored beside --resume: a resumed run keeps its own settings",
                 hint=f"leave {option.said} out, or begin a new run without --resume",
             )
-    told = Told(call, asked, resume)
-    with told.bars:
+    printer = Printer(call, values, resume)
+    with printer.bars:
         try:
             if resume is None:
-                run = loaderprobe.sweep(**asked, command=command_line(), coordinator=coordinator, listener=told)
+                run = loaderprobe.sweep(**values, command=command_line(), coordinator=coordinator, listener=printer)
             else:
-                run = loaderprobe.resume(resume, budget_s=asked["budget_s"], coordinator=coordinator, listener=told)
+                run = loaderprobe.resume(resume, budget_s=values["budget_s"], coordinator=coordinator, listener=printer)
         except KeyboardInterrupt:
-            if told.run is None:
+            if printer.run is None:
                 raise
-            kept = "the finished configurations are kept" if told.shown else "nothing was measured yet"
-            _say_resume(f"interrupted; {kept}", told.run)
+            kept = "the finished configurations are kept" if printer.shown else "nothing was measured yet"
+            _say_resume(f"interrupted; {kept}", printer.run)
             return EXIT_INTERRUPTED
         except NoSpace:
-            if told.run is not None and told.run.report().run.pending:
-                _say_resume("what was measured is kept", told.run)
+            if printer.run is not None and printer.run.report().run.pending:
+                _say_resume("what was measured is kept", printer.run)
             raise
     report = run.report()
     if pending := report.run.pending:
@@ -61,29 +61,29 @@ def _say_resume(said: str, run: loaderprobe.Run) -> None:
     say(f"{said}. Resume with: {shlex.join(['loaderprobe', 'sweep', '--resume', str(run.path)])}", soft_wrap=True)
 
 
-class Told(Listener):
+class Printer(Listener):
     """The `Listener` that prints: what a sweep says of itself, how far it is, and its report."""
 
-    def __init__(self, call: Invocation, asked: Mapping[str, Any], resume: Path | None) -> None:
+    def __init__(self, call: Invocation, values: Mapping[str, Any], resume: Path | None) -> None:
         self.run: loaderprobe.Run | None = None
         """Once it is judged."""
         self.shown = False
         """Of a run without any result there is no page to show."""
         self.bars = ExitStack()
-        self._call, self._asked, self._resume = call, asked, resume
+        self._call, self._values, self._resume = call, values, resume
         super().__init__()
 
     def checked(self, spec: SweepSpec, made_bytes: float) -> None:
         from loaderprobe.cli.progress import counting
 
-        any_device = "auto" in parse_list(self._asked["compute"], str)
+        any_device = "auto" in parse_list(self._values["compute"], str)
         if any_device and not any(config.compute.name == "cuda" for config in spec.configs):
             say(
                 "no NVIDIA GPU: training on the CPU. --compute emulated:mlperf-h100 shows what that GPU would need.",
                 style="yellow",
             )
         if made_bytes and not self._call.silent:
-            folder = self._asked["data_dir"]
+            folder = self._values["data_dir"]
             say(f"Data: about {format_bytes(made_bytes)} of images will be generated under {folder} and kept.")
         self.progress = self.bars.enter_context(counting(self._call))
 

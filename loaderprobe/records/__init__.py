@@ -22,10 +22,10 @@ def values(record: Any, *names: str) -> dict[str, Any]:
 
 def by_key(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
     """The items by what `key` makes of each, in the order in which that first comes."""
-    found: dict[K, list[T]] = {}
+    groups: dict[K, list[T]] = {}
     for item in items:
-        found.setdefault(key(item), []).append(item)
-    return found
+        groups.setdefault(key(item), []).append(item)
+    return groups
 
 
 def check_equal_lengths(what: str, record: object, columns: Sequence[str], optional: Collection[str] = ()) -> None:

@@ -138,14 +138,14 @@ class BandwidthMeasurement:
 
         One that came partly from memory counts only where all did.
         """
-        most = max(((phase.ranks, phase.nodes) for phase in self.steps), default=None)
-        steps = [phase for phase in self.steps if (phase.ranks, phase.nodes) == most]
+        largest = max(((phase.ranks, phase.nodes) for phase in self.steps), default=None)
+        steps = [phase for phase in self.steps if (phase.ranks, phase.nodes) == largest]
         return fastest([phase for phase in steps if phase.cache not in FROM_MEMORY] or steps)
 
     @property
     def ladder_cut_short(self) -> bool:
         """True when the probe was interrupted before anything but the ladder was measured."""
-        names = [*(phase.name for phase in self.phases), *(each.name for each in self.missing)]
+        names = [*(phase.name for phase in self.phases), *(missing.name for missing in self.missing)]
         return self.interrupted and not self.metadata and all(name == "files" for name in names)
 
     @property
@@ -171,8 +171,8 @@ class BandwidthMeasurement:
 
     def operations(self, operation: MetadataOperation) -> tuple[MetadataPhase, ...]:
         """The phases of one operation, by number of readers."""
-        found = (phase for phase in self.metadata if phase.operation == operation)
-        return tuple(sorted(found, key=lambda phase: phase.readers))
+        phases = (phase for phase in self.metadata if phase.operation == operation)
+        return tuple(sorted(phases, key=lambda phase: phase.readers))
 
     def best_of(self, operation: MetadataOperation) -> MetadataPhase | None:
         """The fastest by the lower end of their interval; cold ones before others."""

@@ -29,7 +29,7 @@ _IMPORTS = {
     "energon": "megatron.energon",
 }  # fmt: skip
 _OF_LIBRARIES = iter_modules([str(Path(__file__).parents[1] / "loaders" / "libraries")])
-LIBRARIES = {each.name: _IMPORTS.get(each.name, each.name) for each in _OF_LIBRARIES if each.name[0] != "_"}
+LIBRARIES = {module.name: _IMPORTS.get(module.name, module.name) for module in _OF_LIBRARIES if module.name[0] != "_"}
 """What each loader beside torch's imports: a module in `loaders/libraries/`, whose name is its extra's, too."""
 NO_SERIAL = ("spdl", "dali")
 """Loaders that cannot work in the training thread."""
@@ -51,15 +51,15 @@ PUBLISHED_MODEL = "resnet50"
 CHANNEL_MEAN = (0.485, 0.456, 0.406)
 CHANNEL_DEVIATION = (0.229, 0.224, 0.225)
 
-_MOST = {"workers": 4096, "prefetch_factor": 4096, "batch_size": 2**24, "rounds": 10_000}
+_LIMITS = {"workers": 4096, "prefetch_factor": 4096, "batch_size": 2**24, "rounds": 10_000}
 """More is a mistake or a damaged file, and takes forever to forecast."""
 
 
-def _check_most(spec: object) -> None:
+def _check_limits(spec: object) -> None:
     """Raises BadValue when an option is absurdly large."""
-    for name, most in _MOST.items():
-        if getattr(spec, name, 0) > most:
-            raise BadValue(f"{getattr(spec, name)} for {name.replace('_', ' ')} is more than the {most} allowed")
+    for name, limit in _LIMITS.items():
+        if getattr(spec, name, 0) > limit:
+            raise BadValue(f"{getattr(spec, name)} for {name.replace('_', ' ')} is more than the {limit} allowed")
 
 
 ITERABLE = "iterable"
@@ -87,7 +87,7 @@ class LoaderSpec:
     def __post_init__(self) -> None:
         if self.workers < 0:
             raise BadValue("workers must be 0 or more")
-        _check_most(self)
+        _check_limits(self)
         if self.prefetch_factor < 0 or (self.workers == 0) != (self.prefetch_factor == 0):
             raise BadValue("the prefetch factor is 0 for the serial loader and 1 or more for workers")
         if self.gpu_decode and self.decoder != "pillow":
@@ -126,7 +126,7 @@ class ComputeSpec:
     def __post_init__(self) -> None:
         if self.batch_size < 1:
             raise BadValue("the batch size must be 1 or more")
-        _check_most(self)
+        _check_limits(self)
 
     @property
     def kind(self) -> str:
@@ -179,7 +179,7 @@ class RunConfig:
             raise BadValue("rounds must be 1 or more")
         if self.nodes < 1 or self.ranks < 1 or self.ranks % self.nodes:
             raise BadValue(f"{self.ranks} ranks cannot be spread evenly over {self.nodes} nodes")
-        _check_most(self)
+        _check_limits(self)
 
     @property
     def key(self) -> str:
@@ -218,9 +218,9 @@ def _unusual(spec: Any) -> dict[str, Any]:
     """The fields of a record that have no default or another value than it, nested."""
     said = values(spec)
     return {
-        each.name: _unusual(said[each.name]) if is_dataclass(said[each.name]) else said[each.name]
-        for each in fields(spec)
-        if each.default is MISSING or said[each.name] != each.default
+        field.name: _unusual(said[field.name]) if is_dataclass(said[field.name]) else said[field.name]
+        for field in fields(spec)
+        if field.default is MISSING or said[field.name] != field.default
     }
 
 
@@ -291,22 +291,22 @@ class Setting:
 
 def _walk(record: type, path: tuple[str, ...] = ()) -> Iterator[Setting]:
     kinds = get_type_hints(record)
-    for each in fields(record):
-        here = (*path, each.name)
-        if is_dataclass(kinds[each.name]):
-            yield from _walk(kinds[each.name], here)
+    for part in fields(record):
+        here = (*path, part.name)
+        if is_dataclass(kinds[part.name]):
+            yield from _walk(kinds[part.name], here)
         else:
-            name = path[-1] if path and each.name == "name" else each.name
-            yield Setting(name=name, path=here, type=kinds[each.name], default=each.default)
+            name = path[-1] if path and part.name == "name" else part.name
+            yield Setting(name=name, path=here, type=kinds[part.name], default=part.default)
 
 
-OPTIONS: dict[str, Setting] = {each.name: each for each in _walk(RunConfig)}
-REQUIRED = frozenset(name for name, each in OPTIONS.items() if each.default is MISSING)
+OPTIONS: dict[str, Setting] = {option.name: option for option in _walk(RunConfig)}
+REQUIRED = frozenset(name for name, option in OPTIONS.items() if option.default is MISSING)
 
 
 def options_of(config: RunConfig) -> dict[str, Any]:
     """The value of every option, by its name."""
-    return {name: each.of(config) for name, each in OPTIONS.items()}
+    return {name: option.of(config) for name, option in OPTIONS.items()}
 
 
 def with_options(config: RunConfig, **changes: Any) -> RunConfig:
@@ -315,31 +315,31 @@ def with_options(config: RunConfig, **changes: Any) -> RunConfig:
     if unknown:
         raise BadValue(f"a configuration has no option '{unknown[0]}'")
     parts: dict[str, dict[str, Any]] = {}
-    own: dict[str, Any] = {}
+    top_level: dict[str, Any] = {}
     for name, value in changes.items():
         *into, last = OPTIONS[name].path
-        (parts.setdefault(into[0], {}) if into else own)[last] = value
+        (parts.setdefault(into[0], {}) if into else top_level)[last] = value
     nested = {part: replace(getattr(config, part), **values) for part, values in parts.items()}
-    return replace(config, **own, **nested)
+    return replace(config, **top_level, **nested)
 
 
 def alike_but_for(config: RunConfig, *names: str) -> tuple[Any, ...]:
     """The values of all other options: the same for configurations that differ in those only."""
-    return tuple(each.of(config) for name, each in OPTIONS.items() if name not in names)
+    return tuple(option.of(config) for name, option in OPTIONS.items() if name not in names)
 
 
 def asked_of_device(loader: LoaderSpec, compute: ComputeSpec) -> list[str]:
     """The names of options that are not as usual and change what a device does: not every device has them."""
-    shared = [(loader, each) for each in fields(loader) if each.name in ("pin_memory", "gpu_decode")]
-    own = [(compute, each) for each in fields(compute) if each.default is not MISSING]
-    return [each.name for spec, each in (*own, *shared) if getattr(spec, each.name) != each.default]
+    shared = [(loader, field) for field in fields(loader) if field.name in ("pin_memory", "gpu_decode")]
+    of_compute = [(compute, field) for field in fields(compute) if field.default is not MISSING]
+    return [field.name for spec, field in (*of_compute, *shared) if getattr(spec, field.name) != field.default]
 
 
 def refuse_options(loader: LoaderSpec, compute: ComputeSpec, why: str) -> None:
     """Raise BadValue for options that are not as usual, for a device on which they would have no effect."""
-    if asked := asked_of_device(loader, compute):
-        verb = "do" if len(asked) > 1 else "does"
-        raise BadValue(f"{join_words(asked)} {verb} not apply to {compute.name}: {why}", hint="train on cuda or cpu")
+    if names := asked_of_device(loader, compute):
+        verb = "do" if len(names) > 1 else "does"
+        raise BadValue(f"{join_words(names)} {verb} not apply to {compute.name}: {why}", hint="train on cuda or cpu")
 
 
 Study = Literal["prefilled", "epochs"]
@@ -356,16 +356,16 @@ def asks_for(spec: SweepSpec) -> dict[Study, list[RunConfig]]:
     loading = [config for config in chosen if config.loader.workers]
     several = len({config.loader.prefetch_factor for config in loading}) > 1
     several = several and not (spec.auto and spec.auto.prefetch_factor)
-    asked: dict[Study, list[RunConfig]] = {
+    studies: dict[Study, list[RunConfig]] = {
         "prefilled": loading if several or spec.thorough else [],
         "epochs": [config for config in chosen if config.cache == "cold"] if spec.epochs else [],
     }
-    return {study: configs for study, configs in asked.items() if configs}
+    return {study: configs for study, configs in studies.items() if configs}
 
 
 def _with_most_workers(configs: Sequence[RunConfig]) -> list[RunConfig]:
-    most: dict[tuple[object, ...], int] = {}
-    for config in configs:
-        same = alike_but_for(config, "workers", "prefetch_factor")
-        most[same] = max(config.loader.workers, most.get(same, 0))
-    return [each for each in configs if each.loader.workers == most[alike_but_for(each, "workers", "prefetch_factor")]]
+    alike = {config: alike_but_for(config, "workers", "prefetch_factor") for config in configs}
+    most_workers: dict[tuple[object, ...], int] = {}
+    for config, same in alike.items():
+        most_workers[same] = max(config.loader.workers, most_workers.get(same, 0))
+    return [config for config in configs if config.loader.workers == most_workers[alike[config]]]

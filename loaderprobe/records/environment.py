@@ -104,8 +104,8 @@ class Environment:
 
     def below(self, root: str) -> StorageLocation | None:
         """The storage of a data set; None where it is not known."""
-        under = [each for each in self.storage if PurePath(root).is_relative_to(each.path)]
-        return max(under, key=lambda each: len(each.path), default=None)
+        under = [location for location in self.storage if PurePath(root).is_relative_to(location.path)]
+        return max(under, key=lambda location: len(location.path), default=None)
 
 
 # History of stored files, and of results as JSON, which are interfaces:

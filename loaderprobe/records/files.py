@@ -54,15 +54,15 @@ def from_json(data: bytes, type_: Any = Any) -> Any:
         tree = msgspec.json.decode(data, type=type_)
     if b"\\u0000" not in data:
         return tree
-    return _texts(tree, _ESCAPED, lambda found: chr(0xDC00 + int(found[1], 16)))
+    return _texts(tree, _ESCAPED, lambda match: chr(0xDC00 + int(match[1], 16)))
 
 
 _NOT_UTF8 = re.compile("[\ud800-\udfff]")
 _ESCAPED = re.compile("\0([89a-f][0-9a-f])")
 
 
-def _escaped(found: re.Match[str]) -> str:
-    byte = ord(found[0]) - 0xDC00
+def _escaped(match: re.Match[str]) -> str:
+    byte = ord(match[0]) - 0xDC00
     return f"\0{byte:x}" if 0x80 <= byte <= 0xFF else "\ufffd"
 
 
@@ -198,8 +198,8 @@ class FileSet:
     @property
     def parts(self) -> PartFiles | None:
         """The files that are read in parts; None where each sample is a file."""
-        found = {str(self.folder / path): size for path, size in self.whole_bytes.items()}
-        return PartFiles(file_bytes=found) if found else None
+        file_bytes = {str(self.folder / path): size for path, size in self.whole_bytes.items()}
+        return PartFiles(file_bytes=file_bytes) if file_bytes else None
 
     @property
     def images_an_open(self) -> int:

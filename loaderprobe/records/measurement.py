@@ -548,5 +548,5 @@ def segments_of(
     measurement: Measurement, mode: Mode, activity: Activity, *, without: int | None = None
 ) -> list[Segment]:
     """The segments of one mode and activity, by round: all ranks take input, but for the one in `without`."""
-    found = [segment for segment in measurement.segments if segment.kind == (mode, activity, without)]
-    return sorted(found, key=lambda segment: segment.round)
+    segments = [segment for segment in measurement.segments if segment.kind == (mode, activity, without)]
+    return sorted(segments, key=lambda segment: segment.round)

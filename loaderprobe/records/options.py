@@ -110,8 +110,8 @@ def of_python(options: Sequence[Option]) -> tuple[Option, ...]:
 
 def label_of(name: str) -> str | tuple[str, str]:
     """What the value of an option of a configuration is called in tables."""
-    own = next((each.label for each in SWEEP if each.name == name), "")
-    return own or f"{name.replace('_', ' ')} {{}}"
+    label = next((option.label for option in SWEEP if option.name == name), "")
+    return label or f"{name.replace('_', ' ')} {{}}"
 
 
 RESOLUTIONS = ("256x256", "500x375", "1024x768")

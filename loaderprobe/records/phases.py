@@ -225,15 +225,15 @@ class StorageCeiling:
         """True where many readers got no more than one, or no more than this by a factor that counts, of any kind."""
         if self.kind is None:
             return False
-        rises = [each.value for each in self.kind.evidence if each.metric == "rise_of_ladder"]
-        most = float(self.kind.facts.get("bytes_per_s", math.inf))
-        return most < WORTH * bytes_per_s or any(rise <= FLAT for rise in rises)
+        rises = [piece.value for piece in self.kind.evidence if piece.metric == "rise_of_ladder"]
+        limit = float(self.kind.facts.get("bytes_per_s", math.inf))
+        return limit < WORTH * bytes_per_s or any(rise <= FLAT for rise in rises)
 
     @property
     def by_requests(self) -> bool | None:
         """True where it limits requests/s, False where bytes/s, as small and large files showed; None if unknown."""
         evidence = self.kind.evidence if self.kind else ()
-        return next((each.value > BY_REQUESTS for each in evidence if each.metric == "rate_by_file_size"), None)
+        return next((piece.value > BY_REQUESTS for piece in evidence if piece.metric == "rate_by_file_size"), None)
 
     @property
     def bytes_per_s(self) -> float | None:
@@ -255,7 +255,7 @@ class StorageCeiling:
         since a lone reader uses up a token bucket's credit, and waits for more.
         """
         files = [(phase.readers, phase.file_ns) for phase in self.from_storage if phase.file_ns]
-        readers, file_ns = min(files, key=lambda each: each[0], default=(0, None))
+        readers, file_ns = min(files, key=lambda pair: pair[0], default=(0, None))
         if file_ns is None:
             return 0.0
         return (file_ns.mean if readers == 1 and self.device_kind == "single_server" else file_ns.min) / 1e9

@@ -44,12 +44,12 @@ def reported(reason: str) -> Remark:
 
 def each_once(remarks: Iterable[Remark]) -> tuple[Remark, ...]:
     """They in their order, without repetitions; of those that differ in what is needed, the one with the most."""
-    found: dict[Hashable, Remark] = {}
+    kept: dict[Hashable, Remark] = {}
     for remark in remarks:
         same = subject_of(remark)
-        if same not in found or float(remark.facts.get(NEEDED, 0)) > float(found[same].facts.get(NEEDED, 0)):
-            found[same] = remark
-    return tuple(found.values())
+        if same not in kept or float(remark.facts.get(NEEDED, 0)) > float(kept[same].facts.get(NEEDED, 0)):
+            kept[same] = remark
+    return tuple(kept.values())
 
 
 def subject_of(remark: Remark) -> Hashable:

@@ -142,13 +142,13 @@ def free_batches(loader: LoaderSpec) -> float:
     return loader.batches_ahead - max(0, loader.workers - 1) / 2
 
 
-def over_steady(iterations: int, free: float, most: float) -> float:
+def over_steady(iterations: int, free: float, limit: float) -> float:
     """The rate over the first iterations from a full buffer, over the steady one.
 
     `free` batches cost nothing: once they are used up, k iterations take as long as k minus those take at the steady
-    rate. Before, compute alone is the limit, which is `most` times the steady rate. A simulation of DataLoader's
+    rate. Before, compute alone is the limit, which is `limit` times the steady rate. A simulation of DataLoader's
     schedule agrees within 6 % from two buffers on, where batch times vary by a tenth. Where they vary more, or workers
     and training share cores, less than that is free (measured: `loaderprobe explain sweep`), so this is the most.
     """
     paid = iterations - free
-    return min(most, iterations / paid) if paid > 0 else most
+    return min(limit, iterations / paid) if paid > 0 else limit

@@ -51,7 +51,7 @@ class StackSamples:
     def __post_init__(self) -> None:
         check_equal_lengths("samples of stacks", self, ("stacks", "counts"))
         check_at_least("samples of stacks", self, {"counts": 1, "cpu_ns": 0})
-        if any(not 0 <= each < len(self.functions) for stack in self.stacks for each in stack):
+        if any(not 0 <= index < len(self.functions) for stack in self.stacks for index in stack):
             raise BadValue("samples of stacks: one has a function that is not there")
 
 

@@ -16,7 +16,7 @@ from loaderprobe.render.document import Cell, Column, Document, Paragraph, Part,
 from loaderprobe.render.figures import EVIDENCE
 from loaderprobe.render.format import counted, grouped, interval, megabytes_per_s, percent, plus_minus, rate, span
 from loaderprobe.render.rows import Value, as_columns
-from loaderprobe.render.words import message, place_words, remark_words
+from loaderprobe.render.words import location_words, message, remark_words
 from loaderprobe.stats import median
 from loaderprobe.units import format_bytes, format_duration, format_rate, significant
 
@@ -48,11 +48,11 @@ _BURST_MS = 30 * 60 * 1000
 
 def bandwidth_document(report: BandwidthReport) -> Document:
     """What it delivers by concurrency, what limits it, what it feeds; then each phase and each rank."""
-    best, place, machine = report.best, report.location, report.origin.environment
+    best, location, machine = report.best, report.location, report.origin.environment
     made = f"{counted(machine.cores_available, 'core')}, {report.origin.created_utc[:10]}"
-    made = f"on this machine, {made}" if place.is_here else made
+    made = f"on this machine, {made}" if location.is_here else made
     return Document(
-        title=f"Storage under {report.path} · {place.filesystem} on {place.source}, {made}",
+        title=f"Storage under {report.path} · {location.filesystem} on {location.source}, {made}",
         headline=_headline(report, best),
         subline=_condition(report, best) if best else "",
         tone=_TONES[report.cache_of(best)][0] if best else "inconclusive",
@@ -85,7 +85,7 @@ def _condition(report: BandwidthReport, best: BandwidthPhase) -> str:
 
 def _sections(report: BandwidthReport, best: BandwidthPhase | None) -> Iterator[Section]:
     # A file server is asked for each name, which is its first limit; names in memory say nothing of a storage.
-    served, cold = report.location.kind in ("fuse", "network"), any(each.metadata != "warm" for each in report.metadata)
+    served, cold = report.location.kind in ("fuse", "network"), any(step.metadata != "warm" for step in report.metadata)
     title, names = "Opens/s and stats/s by concurrency", tuple(_names(report))
     yield Section(title=title, parts=names if served else (), panel="main")
     yield Section(title="MB/s by concurrency", parts=tuple(_ladder(report)), panel="main")
@@ -215,11 +215,11 @@ def _names(report: BandwidthReport) -> Iterator[Part]:
 def _names_row(phase: MetadataPhase, best: MetadataPhase) -> ChartRow:
     tone, letter, *_ = _TONES[phase.metadata]
     counts = {"B": phase.storage_bytes, "calls": phase.server_calls}
-    each = "".join(f", {significant(count / phase.total_ops)} {unit}" for unit, count in counts.items() if count)
+    costs = "".join(f", {significant(count / phase.total_ops)} {unit}" for unit, count in counts.items() if count)
     return ChartRow(
         label=counted(phase.readers, "reader"),
         value=_per_s(phase),
-        note=f"{_p50_p99(phase.op_ns)} ms{each}",
+        note=f"{_p50_p99(phase.op_ns)} ms{costs}",
         bars=(Bar(end=phase.ops_per_s, tone=tone, letter=letter),),
         interval=(phase.ops_low, phase.ops_high),
         level=best.ops_per_s,
@@ -317,7 +317,7 @@ _COLUMNS = (
     Column(
         "others",
         lambda phase: (
-            megabytes_per_s(seen) if (seen := phase.other_bytes_per_s or 0) > OTHER_READS * phase.bw_bytes else ""
+            megabytes_per_s(rate) if (rate := phase.other_bytes_per_s or 0) > OTHER_READS * phase.bw_bytes else ""
         ),
         "others: MB/s that other processes read from the same device meanwhile",
     ),
@@ -337,11 +337,11 @@ _HOSTS = (
 )
 
 
-def _ranks(most: BandwidthPhase | None) -> Iterator[Part]:
+def _ranks(phase: BandwidthPhase | None) -> Iterator[Part]:
     """The slowest first, with a mark at the median rank; then hosts of several ranks."""
-    if most is None or most.ranks == 1:
+    if phase is None or phase.ranks == 1:
         return
-    ordered = sorted(most.by_rank, key=lambda rank: rank.bw_bytes)
+    ordered = sorted(phase.by_rank, key=lambda rank: rank.bw_bytes)
     middle = median([rank.bw_bytes for rank in ordered])
     rows = (
         ChartRow(
@@ -356,7 +356,7 @@ def _ranks(most: BandwidthPhase | None) -> Iterator[Part]:
     level = f"median: {megabytes_per_s(middle)} MB/s"
     yield Chart(rows=tuple(rows), unit="MB/s", caption=_which(ordered, "ranks"), level=level, ends="rank,MB/s")
     hosts: list[list[RankRead]] = [*by_key(ordered, lambda rank: rank.host).values()]
-    if 1 < len(hosts) < most.ranks:
+    if 1 < len(hosts) < phase.ranks:
         yield from table(first_and_last(hosts, _MOST_RANKS), _HOSTS, caption=_which(hosts, "hosts"))
 
 
@@ -367,7 +367,7 @@ def _which(ordered: Sequence[object], noun: str) -> str:
 
 def _notes(report: BandwidthReport) -> Iterator[tuple[str, str]]:
     """(subject, fact), with all the phases that it belongs to."""
-    yield "Storage", place_words(report.location)
+    yield "Storage", location_words(report.location)
     yield "Files", _files(report)
     yield from (("Files", remark_words(note)) for note in report.notes)
     yield from (("Storage", remark_words(note)) for note in report.location.notes)
@@ -417,8 +417,8 @@ def _block(size_bytes: int) -> str:
 
 def _files(report: BandwidthReport) -> str:
     """`200 of 4094 images, 114 kB on average, read whole in random order`; of ranks, each a share."""
-    some = f"{report.files_used} of " if report.files_used != report.files_found else ""
-    which = f"{some}{counted(report.files_found, 'image' if report.images else 'file')}"
+    used = f"{report.files_used} of " if report.files_used != report.files_found else ""
+    which = f"{used}{counted(report.files_found, 'image' if report.images else 'file')}"
     if report.scratch:
         which = "a scratch file written for this test"
     block_bytes = next((phase.block_bytes for phase in report.ladder), None)
@@ -441,7 +441,7 @@ def _phase_cells(phase: BandwidthPhase | MetadataPhase) -> dict[str, Value]:
         if isinstance(value, Latency):
             of = name.removesuffix("_ns")
             cells |= {f"{of}_{part}_ns": getattr(value, part) for part in ("min", "mean", "max")}
-            cells |= {f"{of}_p{float(share):g}_ns": each for share, each in value.percentile.items()}
+            cells |= {f"{of}_p{float(share):g}_ns": latency for share, latency in value.percentile.items()}
         elif name == "notes":
             cells["notes"] = "; ".join(map(remark_words, value)) or None
         elif "bw_" in name:

@@ -22,35 +22,35 @@ _SHOWN, _BRIEF = 30, 8
 _TONES: dict[LimitName, str] = {"memory": "warning", "maximum": "change", "compute": "compute"}
 
 
-def batch_size_document(found: BatchSizeReport) -> Document:
+def batch_size_document(report: BatchSizeReport) -> Document:
     """The size to use and its rate, what limits there, then a row a size, or a row a loop."""
-    ours, sizes = found.strategy == "throughput", by_size(found.probes)
-    rows = tuple(_rate_row(found, probe) for probe in (sizes if ours else found.probes[-_SHOWN:]))
+    ours, sizes = report.strategy == "throughput", by_size(report.probes)
+    rows = tuple(_rate_row(report, probe) for probe in (sizes if ours else report.probes[-_SHOWN:]))
     names, ends = (("change", "chosen"), ("quiet", "others")), "batch size,images/s"
     rates = Chart(rows=rows, unit="images/s", names=names, brief=rows[-_BRIEF:], ends=ends)
-    tried = table(sizes, _of_sizes(found)) if ours else table(list(enumerate(found.probes, 1))[-_SHOWN:], _loops(found))
-    limits = tuple(Paragraph(text=text) for text in _limits(found))
+    tried = table(sizes, _of_sizes(report)) if ours else table([*enumerate(report.probes, 1)][-_SHOWN:], _loops(report))
+    limits = tuple(Paragraph(text=text) for text in _limits(report))
     unknown = "accuracy: another batch size may need another learning rate, and more epochs"
-    notes = Paragraph(text=" ".join(_notes(found)), tone="quiet")
-    use = "Probably: use" if _unsure(found) else "Use"
+    notes = Paragraph(text=" ".join(_notes(report)), tone="quiet")
+    use = "Probably: use" if _unsure(report) else "Use"
     return Document(
-        title=f"{found.model} in {found.precision} on {found.device}",
-        headline=f"{use if ours else f'{found.strategy} ends at'} batch {found.stop.chosen}",
-        subline=_condition(found),
-        tone=_TONES.get(found.limit, "now"),
-        unsure=_unsure(found),
+        title=f"{report.model} in {report.precision} on {report.device}",
+        headline=f"{use if ours else f'{report.strategy} ends at'} batch {report.stop.chosen}",
+        subline=_condition(report),
+        tone=_TONES.get(report.limit, "now"),
+        unsure=_unsure(report),
         sections=(
             Section(title="Images/s by batch size", parts=(rates,), panel="main"),
             Section(title="What limits it", parts=limits, panel="side"),
-            Section(title="How sure", parts=tags(_sure(found)), panel="side"),
+            Section(title="How sure", parts=tags(_sure(report)), panel="side"),
             Section(title="Not known", parts=tags([unknown]), panel="side"),
             Section(title="Sizes that were tried" if ours else "Loops, in order", parts=(*tried, notes)),
         ),
     )
 
 
-def _condition(found: BatchSizeReport) -> str:
-    first, chosen = found.probes[0], found.at_chosen
+def _condition(report: BatchSizeReport) -> str:
+    first, chosen = report.probes[0], report.at_chosen
     said = f"{interval(chosen.images_per_s)} images/s" if chosen.fits else "does not fit"
     if first.images_per_s and chosen.images_per_s and first.batch_size != chosen.batch_size:
         times = chosen.images_per_s.value / first.images_per_s.value
@@ -59,40 +59,40 @@ def _condition(found: BatchSizeReport) -> str:
     return said
 
 
-def _limits(found: BatchSizeReport) -> Iterator[str]:
+def _limits(report: BatchSizeReport) -> Iterator[str]:
     facts = {
-        "size": found.stop.chosen, "limit": found.memory_limit_bytes, "probes": len(found.probes),
-        "wall": min((probe.batch_size for probe in found.probes if not probe.fits), default=0),
-        "left": found.stop.left or 0.0, "strategy": found.strategy,
+        "size": report.stop.chosen, "limit": report.memory_limit_bytes, "probes": len(report.probes),
+        "wall": min((probe.batch_size for probe in report.probes if not probe.fits), default=0),
+        "left": report.stop.left or 0.0, "strategy": report.strategy,
     }  # fmt: skip
-    if found.findings:
-        yield f"{heading(found.findings)} at batch {found.stop.chosen}: {explanation(found.findings)}"
-    elif found.no_findings:
-        yield message("batch_limit.unknown", {**facts, "why": remark_words(found.no_findings)})
-    if found.limit in _TONES:
-        yield message(f"batch_limit.{found.limit}", facts)
-    yield message(f"search.{found.stop.code}", facts)
+    if report.findings:
+        yield f"{heading(report.findings)} at batch {report.stop.chosen}: {explanation(report.findings)}"
+    elif report.no_findings:
+        yield message("batch_limit.unknown", {**facts, "why": remark_words(report.no_findings)})
+    if report.limit in _TONES:
+        yield message(f"batch_limit.{report.limit}", facts)
+    yield message(f"search.{report.stop.code}", facts)
 
 
-def _varies(found: BatchSizeReport) -> bool:
-    rate = found.at_chosen.images_per_s
+def _varies(report: BatchSizeReport) -> bool:
+    rate = report.at_chosen.images_per_s
     return rate is not None and rate.half > WIDE * rate.value
 
 
-def _unsure(found: BatchSizeReport) -> bool:
-    return _varies(found) or found.stop.code in ("probes_spent", "loops_spent", "interrupted")
+def _unsure(report: BatchSizeReport) -> bool:
+    return _varies(report) or report.stop.code in ("probes_spent", "loops_spent", "interrupted")
 
 
-def _sure(found: BatchSizeReport) -> Iterator[str]:
-    yield f"{counted(len(found.probes), 'short training')} (probes), bars with 95 % intervals"
-    if found.strategy == "throughput":
-        yield f"chosen: the smallest that {'may' if _unsure(found) else 'is sure to'} be within 2 % of the fastest"
-    if _varies(found):
+def _sure(report: BatchSizeReport) -> Iterator[str]:
+    yield f"{counted(len(report.probes), 'short training')} (probes), bars with 95 % intervals"
+    if report.strategy == "throughput":
+        yield f"chosen: the smallest that {'may' if _unsure(report) else 'is sure to'} be within 2 % of the fastest"
+    if _varies(report):
         yield "the rate varies much from step to step: measure again on an idle machine, or with more --iterations"
 
 
-def _rate_row(found: BatchSizeReport, probe: BatchSizeProbe) -> ChartRow:
-    rate, chosen = probe.images_per_s, probe.batch_size == found.stop.chosen
+def _rate_row(report: BatchSizeReport, probe: BatchSizeProbe) -> ChartRow:
+    rate, chosen = probe.images_per_s, probe.batch_size == report.stop.chosen
     tone = "change" if chosen else "quiet"
     return ChartRow(
         label=f"batch {probe.batch_size}{', chosen' if chosen else ''}",
@@ -103,7 +103,7 @@ def _rate_row(found: BatchSizeReport, probe: BatchSizeProbe) -> ChartRow:
     )
 
 
-def batch_size_columns(found: BatchSizeReport) -> dict[str, list[Any]]:
+def batch_size_columns(report: BatchSizeReport) -> dict[str, list[Any]]:
     """One row a probe, in order; units in the names."""
     return as_columns(
         {
@@ -113,24 +113,24 @@ def batch_size_columns(found: BatchSizeReport) -> dict[str, list[Any]]:
             **interval_cells("step_ms", probe.step_ms),
             "utilization": probe.utilization,
             "usage_upper_half": probe.usage,
-            "epoch_s": probe.epoch_s(found.dataset_images) if probe.images_per_s else None,
+            "epoch_s": probe.epoch_s(report.dataset_images) if probe.images_per_s else None,
             **values(probe, "memory_bytes", "wall_s"),
         }
-        for number, probe in enumerate(found.probes)
+        for number, probe in enumerate(report.probes)
     )
 
 
-def _of_sizes(found: BatchSizeReport) -> tuple[Column, ...]:
+def _of_sizes(report: BatchSizeReport) -> tuple[Column, ...]:
     return (
         Column("batch", lambda size: str(size.batch_size)),
-        Column(_BUSY[found.utilization_of], lambda size: percent(size.utilization)),
+        Column(_BUSY[report.utilization_of], lambda size: percent(size.utilization)),
         Column("memory", _memory),
-        Column("probes", lambda size: str(sum(probe.batch_size == size.batch_size for probe in found.probes))),
+        Column("probes", lambda size: str(sum(probe.batch_size == size.batch_size for probe in report.probes))),
     )
 
 
-def _loops(found: BatchSizeReport) -> tuple[Column, ...]:
-    images = found.dataset_images
+def _loops(report: BatchSizeReport) -> tuple[Column, ...]:
+    images, first = report.dataset_images, report.probes[0]
     return (
         Column("loop", lambda loop: str(loop[0])),
         Column("batch", lambda loop: str(loop[1].batch_size)),
@@ -138,7 +138,7 @@ def _loops(found: BatchSizeReport) -> tuple[Column, ...]:
         Column("epoch", lambda loop: format_duration(loop[1].epoch_s(images)) if loop[1].fits else ""),
         Column(
             "improvement",
-            lambda loop: percent(1 - loop[1].epoch_s(images) / found.probes[0].epoch_s(images)) if loop[1].fits else "",
+            lambda loop: percent(1 - loop[1].epoch_s(images) / first.epoch_s(images)) if loop[1].fits else "",
         ),
         Column("memory", lambda loop: _memory(loop[1])),
     )
@@ -148,22 +148,22 @@ def _memory(probe: BatchSizeProbe) -> str:
     return format_bytes(probe.memory_bytes) if probe.memory_bytes else ""
 
 
-def _notes(found: BatchSizeReport) -> Iterator[str]:
-    if found.strategy != "throughput":
+def _notes(report: BatchSizeReport) -> Iterator[str]:
+    if report.strategy != "throughput":
         yield "usage: mean of the upper half of the readings."
-        yield f"epoch and improvement: of {found.dataset_images:,} images, against the first loop."
-        if (more := len(found.probes) - _SHOWN) > 0:
+        yield f"epoch and improvement: of {report.dataset_images:,} images, against the first loop."
+        if (more := len(report.probes) - _SHOWN) > 0:
             yield f"The first {more} loops are in probes.csv."
-    if found.utilization_of == "cores":
+    if report.utilization_of == "cores":
         yield "There is no GPU: busy is the CPU time of the training process over that of its cores."
-    if any(not probe.ran for probe in found.probes):
+    if any(not probe.ran for probe in report.probes):
         yield "not tried: by the growth of memory so far it cannot fit."
-    gone = [probe.unavailable["utilization"] for probe in found.probes if "utilization" in probe.unavailable]
+    gone = [probe.unavailable["utilization"] for probe in report.probes if "utilization" in probe.unavailable]
     if gone:
         yield f"Utilization is missing: {remark_words(gone[0])}."
     facts = {
-        "on": "memory" if not found.data else "loader" if found.workers is None else "folder",
-        "precision": found.precision, "pixels": found.image_size, "data": found.data, "workers": found.workers,
-        "limit": found.memory_limit_bytes,
+        "on": "memory" if not report.data else "loader" if report.workers is None else "folder",
+        "precision": report.precision, "pixels": report.image_size, "data": report.data, "workers": report.workers,
+        "limit": report.memory_limit_bytes,
     }  # fmt: skip
     yield message("part.model", facts)

@@ -33,9 +33,9 @@ class Bar:
     """In it, where it is wide enough."""
 
 
-def first_and_last(items: Sequence[T], most: int) -> Sequence[T]:
+def first_and_last(items: Sequence[T], limit: int) -> Sequence[T]:
     """All of them; of more than `most`, the first and the last."""
-    return items if len(items) <= most else (*items[: most // 2], *items[-(most // 2) :])
+    return items if len(items) <= limit else (*items[: limit // 2], *items[-(limit // 2) :])
 
 
 def stacked(parts: Iterable[tuple[str, str, float]]) -> tuple[Bar, ...]:
@@ -119,9 +119,9 @@ class Chart(Part):
         if not 0 < self.high < inf:
             lengths = (bar.end for row in self.rows for bar in row.bars if isfinite(bar.end))
             bare = (row.interval[1] for row in self.rows if row.interval and not (row.bars or row.point))
-            most = max([self.low, *marks, *lengths, *filter(isfinite, bare)])
-            ends = [min(end, _LONGEST_WHISKER * most) for _, end in whiskers]
-            object.__setattr__(self, "high", self.low + (_ROOM * (max([most, *ends]) - self.low) or 1.0))
+            longest = max([self.low, *marks, *lengths, *filter(isfinite, bare)])
+            ends = [min(end, _LONGEST_WHISKER * longest) for _, end in whiskers]
+            object.__setattr__(self, "high", self.low + (_ROOM * (max([longest, *ends]) - self.low) or 1.0))
 
     def on_axis(self, value: float) -> float:
         """Per cent of the axis; never beyond its ends."""
@@ -152,8 +152,8 @@ MARKS: dict[How, tuple[str, str, str]] = {
 
 def whiskers(rows: Sequence[ChartRow]) -> str:
     """What whiskers stand for: one without a mark in it is no interval but all that is possible; empty without any."""
-    drawn = [row for row in rows if row.interval]
-    return "" if not drawn else "95 % interval" if all(row.bars or row.point for row in drawn) else "possible range"
+    ranges = [row for row in rows if row.interval]
+    return "" if not ranges else "95 % interval" if all(row.bars or row.point for row in ranges) else "possible range"
 
 
 BASE = "base"
@@ -163,14 +163,14 @@ _MOST_TICKS = 5
 
 def tones_of(chart: Chart, rows: Sequence[ChartRow]) -> dict[str, str]:
     """What the tones in use in these rows stand for, by tone."""
-    seen = {mark.tone for row in rows for mark in (*row.bars, row.point) if mark}
-    return {tone: words for tone, words in chart.names if tone in seen}
+    tones = {mark.tone for row in rows for mark in (*row.bars, row.point) if mark}
+    return {tone: words for tone, words in chart.names if tone in tones}
 
 
 def how_known(marks: Iterable[Bar]) -> list[How]:
     """How marks are known, in the order of the legend; nothing where all are measured."""
-    seen = {mark.how for mark in marks if mark.tone != BASE}
-    return [how for how in MARKS if how in seen] if seen != {"measured"} else []
+    known_as = {mark.how for mark in marks if mark.tone != BASE}
+    return [how for how in MARKS if how in known_as] if known_as != {"measured"} else []
 
 
 def ticks(low: float, high: float) -> tuple[float, ...]:

@@ -25,16 +25,16 @@ SCALES: dict[Unit, tuple[float, str]] = {
 }  # fmt: skip
 
 
-def name_of(found: ComparisonReport, subject: Subject) -> str:
+def name_of(report: ComparisonReport, subject: Subject) -> str:
     """Its name, as far as that sets it apart from all that were compared."""
     if subject.kind == "all":
-        return "the ladder together" if found.kind == "bandwidth" else "all together"
+        return "the ladder together" if report.kind == "bandwidth" else "all together"
     if subject.kind in ("training", "loader"):
         return "training" if subject.kind == "training" else "the loader alone"
     if subject.config is not None:
-        every = [*(row.subject for row in found.rows), *found.only_before, *found.only_after]
+        every = [*(row.subject for row in report.rows), *report.only_before, *report.only_after]
         # What differs between A and B is said apart, and rounds stand beside the figures.
-        without = {"data", "rounds", *(each.field for each in found.differences)}
+        without = {"data", "rounds", *(diff.field for diff in report.differences)}
         return full_label(_stand_in(subject), [*map(_stand_in, every)], without=without) or "the configuration"
     what = f"{subject.kind}s"
     if subject.kind == "phase":
@@ -70,9 +70,9 @@ def _signed(share: float, whole_from: float) -> str:
     return "0.0" if text in ("+0.0", "-0.0") else text
 
 
-def _matters(found: ComparisonReport) -> str:
+def _matters(report: ComparisonReport) -> str:
     """`5 %`: the size of a change that matters."""
-    return f"{100 * found.matters:g} %"
+    return f"{100 * report.matters:g} %"
 
 
 _ORDER: tuple[Word, ...] = ("slower", "faster", "unclear", "same")
@@ -81,85 +81,85 @@ _MOST, _MOST_BRIEF = 40, 10
 """Rows of the chart and of the table; of the chart in a terminal."""
 
 
-def compare_document(found: ComparisonReport) -> Document:
+def compare_document(report: ComparisonReport) -> Document:
     """What is slower and faster; then the rates of all rows, and what differs."""
-    word = next((word for word in _ORDER if found.of_word(word)), _ORDER[-1])
-    configs = [row.subject.config for row in found.rows if row.subject.config]
-    alike = [name for name in ("compute", "cache") if name not in {each.field for each in found.differences}]
+    word = next((word for word in _ORDER if report.of_word(word)), _ORDER[-1])
+    configs = [row.subject.config for row in report.rows if row.subject.config]
+    alike = [name for name in ("compute", "cache") if name not in {diff.field for diff in report.differences}]
     stated = {"".join(f", {option_words(config, name)}" for name in alike) for config in configs}
-    verdicts = [row for row in found.rows if row.verdict_changed]
-    sides = ((f"only in {side}", only) for side, only in (("A", found.only_before), ("B", found.only_after)) if only)
-    alone = ((where, "; ".join(few([name_of(found, subject) for subject in only]))) for where, only in sides)
-    size = f" {100 * found.matters:g}%"
+    verdicts = [row for row in report.rows if row.verdict_changed]
+    sides = ((f"only in {side}", only) for side, only in (("A", report.only_before), ("B", report.only_after)) if only)
+    alone = ((where, "; ".join(few([name_of(report, subject) for subject in only]))) for where, only in sides)
+    size = f" {100 * report.matters:g}%"
     gates = (
         Column("gate", lambda gate: f"--fail-if-{gate.name.replace('_', '-')}{size * (gate.name == 'slower')}"),
         Column("", lambda gate: Cell(text="held", tone="good") if gate.passed else Cell(text="failed", tone="failed")),
-        Column("because", lambda gate: "; ".join(_because(found, gate))),
+        Column("because", lambda gate: "; ".join(_because(report, gate))),
     )
-    name, noun = Column("", lambda row: name_of(found, row.subject)), message(f"compared.{found.kind}", {})
+    name, noun = Column("", lambda row: name_of(report, row.subject)), message(f"compared.{report.kind}", {})
     return Document(
-        title=f"B against A, {counted(len(found.rows), noun)}{stated.pop() if len(stated) == 1 else ''}",
-        headline=_headline(found),
-        subline=_subline(found),
+        title=f"B against A, {counted(len(report.rows), noun)}{stated.pop() if len(stated) == 1 else ''}",
+        headline=_headline(report),
+        subline=_subline(report),
         tone="good" if word == "same" else _TONES[word],
         unsure=word == "unclear",
         sections=(
-            Section(title="B's speed over A's", parts=tuple(_ratios(found)), panel="main"),
-            Section(title="Gates", parts=table(found.gates, gates), panel="side"),
+            Section(title="B's speed over A's", parts=tuple(_ratios(report)), panel="main"),
+            Section(title="Gates", parts=table(report.gates, gates), panel="side"),
             Section(title="Verdicts that changed", parts=table(verdicts, (name, *_LIMITS)), panel="side"),
-            Section(title="How sure", parts=tags(_sure(found)), panel="side"),
+            Section(title="How sure", parts=tags(_sure(report)), panel="side"),
             Section(title="Not in both", parts=items(alone), panel="side"),
-            Section(title="Rates", parts=_rates(found, name)),
-            Section(title="What differs", parts=table(found.differences, _DIFFERENCE)),
-            Section(title="A and B", parts=items((("A", _side(found.before)), ("B", _side(found.after))))),
+            Section(title="Rates", parts=_rates(report, name)),
+            Section(title="What differs", parts=table(report.differences, _DIFFERENCE)),
+            Section(title="A and B", parts=items((("A", _side(report.before)), ("B", _side(report.after))))),
         ),
     )
 
 
-def _headline(found: ComparisonReport) -> str:
-    if found.same_results:
+def _headline(report: ComparisonReport) -> str:
+    if report.same_results:
         return "A and B are the same measurement"
-    counts = {word: len(found.of_word(word)) for word in _ORDER}
+    counts = {word: len(report.of_word(word)) for word in _ORDER}
     changed = [f"{word} in {counts[word]}" for word in _ORDER[:2] if counts[word]]
-    if len(found.rows) == 1 and changed:
-        return f"B is {found.rows[0].word} than A"
+    if len(report.rows) == 1 and changed:
+        return f"B is {report.rows[0].word} than A"
     if changed:
-        return f"B is {join_words(changed)} of {len(found.rows)}"
+        return f"B is {join_words(changed)} of {len(report.rows)}"
     return "No change is clear" if counts["unclear"] else "B is as fast as A"
 
 
-def _subline(found: ComparisonReport) -> str:
-    whole = found.whole or (found.rows[0] if len(found.rows) == 1 else None)
-    verdicts = sum(row.verdict_changed for row in found.rows)
-    unclear = sum(row.verdict_before != row.verdict_after for row in found.rows) - verdicts
-    said = [f"{name_of(found, whole.subject)}: {_change(whole.ratio)}"] if whole else []
-    said += [f"A is {each.before}, B {each.after}" for each in found.differences if each.field == "judged"]
-    taken = [row.taken for row in found.rows if row.others_matter]
+def _subline(report: ComparisonReport) -> str:
+    whole = report.whole or (report.rows[0] if len(report.rows) == 1 else None)
+    verdicts = sum(row.verdict_changed for row in report.rows)
+    unclear = sum(row.verdict_before != row.verdict_after for row in report.rows) - verdicts
+    said = [f"{name_of(report, whole.subject)}: {_change(whole.ratio)}"] if whole else []
+    said += [f"A is {diff.before}, B {diff.after}" for diff in report.differences if diff.field == "judged"]
+    taken = [row.taken for row in report.rows if row.others_matter]
     if taken:  # `other processes took 49 to 52 % of the cores in A, 0 % in B, in 2 of 3`
         known = ([share for share in shares if share is not None] for shares in zip(*taken, strict=True))
         before, after = (span(shares, percent) if shares else "" for shares in known)
-        some = f"{len(taken)} of {len(found.rows)}" if len(found.rows) > 1 else ""
-        said.append(message("part.others_took", {"before": before, "after": after, "some": some}))
-    said += [] if found.kind == "bandwidth" else [f"{counted(verdicts, 'verdict')} changed"]
+        affected = f"{len(taken)} of {len(report.rows)}" if len(report.rows) > 1 else ""
+        said.append(message("part.others_took", {"before": before, "after": after, "some": affected}))
+    said += [] if report.kind == "bandwidth" else [f"{counted(verdicts, 'verdict')} changed"]
     said += [f"{unclear} not clear in A or B"] if unclear else []
-    return first_upper(", ".join([*said, f"a change matters from {_matters(found)}"]))
+    return first_upper(", ".join([*said, f"a change matters from {_matters(report)}"]))
 
 
-def _ordered(found: ComparisonReport) -> list[Compared]:
+def _ordered(report: ComparisonReport) -> list[Compared]:
     """Verdict changes first, then slower, faster, unclear, the same; the largest changes of each first."""
 
     def size(row: Compared) -> float:
         return 0.0 if row.ratio is None else max(row.ratio.value, 1 / row.ratio.value)
 
-    return sorted(found.rows, key=lambda row: (not row.verdict_changed, _ORDER.index(row.word), -size(row)))
+    return sorted(report.rows, key=lambda row: (not row.verdict_changed, _ORDER.index(row.word), -size(row)))
 
 
-def _ratios(found: ComparisonReport) -> Iterator[Part]:
-    every = [*([found.whole] if found.whole else []), *_ordered(found)]
-    drawn = [(row, _ratio_row(name_of(found, row.subject), row)) for row in every[:_MOST]]
-    changed = [chart_row for row, chart_row in drawn if row.word != "same" or row.verdict_changed]
+def _ratios(report: ComparisonReport) -> Iterator[Part]:
+    every = [*([report.whole] if report.whole else []), *_ordered(report)]
+    pairs = [(row, _ratio_row(name_of(report, row.subject), row)) for row in every[:_MOST]]
+    changed = [chart_row for row, chart_row in pairs if row.word != "same" or row.verdict_changed]
     yield Chart(
-        rows=tuple(chart_row for _, chart_row in drawn),
+        rows=tuple(chart_row for _, chart_row in pairs),
         low=0.9,
         unit="times",
         level="no change",
@@ -194,43 +194,43 @@ _LIMITS = (
 )
 
 
-def _because(found: ComparisonReport, gate: Gate) -> Iterator[str]:
-    rows = [found.whole if place < 0 else found.rows[place] for place in gate.rows]
+def _because(report: ComparisonReport, gate: Gate) -> Iterator[str]:
+    rows = [report.whole if index < 0 else report.rows[index] for index in gate.rows]
     if not gate.passed:
-        yield from few([name_of(found, row.subject) for row in rows if row])
+        yield from few([name_of(report, row.subject) for row in rows if row])
     if gate.blind:
-        yield f"too noisy to hold {_matters(found)}: {gate.blind} of {len(found.rows)}"
+        yield f"too noisy to hold {_matters(report)}: {gate.blind} of {len(report.rows)}"
     if gate.missing:
         yield f"of A not in B: {gate.missing}"
     if gate.too_noisy:
         yield "--allow-unclear lets it hold"
 
 
-def _sure(found: ComparisonReport) -> Iterator[str]:
+def _sure(report: ComparisonReport) -> Iterator[str]:
     """What would have been seen, what would make unclear rows clear, and what weakens the comparison."""
     words: tuple[Word, ...] = ("same", "unclear")
     for word in words:
-        seen = [row.visible for row in found.of_word(word) if row.visible is not None]
-        if seen:
-            count = f"{len(found.of_word(word))} of {len(found.rows)}"
+        losses = [row.visible for row in report.of_word(word) if row.visible is not None]
+        if losses:
+            count = f"{len(report.of_word(word))} of {len(report.rows)}"
             # Changes are factors, and a gain is seen from as large a one.
-            loss = max(seen)
+            loss = max(losses)
             gain = f" or a gain of {percent(loss / (1 - loss))}" if loss < 1 else ""
             yield f"{word}: {count}, a loss of {percent(loss)}{gain} would be seen"
-    unclear = found.of_word("unclear")
+    unclear = report.of_word("unclear")
     needed = [row.rounds_needed for row in unclear if row.rounds_needed is not None]
-    if needed and found.kind == "sweep":
-        yield f"--rounds {max(needed)} would show {_matters(found)} in {len(needed)} of {len(unclear)} unclear"
+    if needed and report.kind == "sweep":
+        yield f"--rounds {max(needed)} would show {_matters(report)} in {len(needed)} of {len(unclear)} unclear"
     if any(row.reason == "others_took" for row in unclear):
         yield "end other processes and measure again: they may be all of a change, or hide one"
     if unclear:
         yield "three runs a side, begun in turn, show more: compare A1 A2 A3 --with B1 --with B2 --with B3"
-    for note in found.notes:
-        yield f"{note.side}, {note.rows} of {len(found.rows)}: {message(f'comparison.{note.code}', {})}"
+    for note in report.notes:
+        yield f"{note.side}, {note.rows} of {len(report.rows)}: {message(f'comparison.{note.code}', {})}"
 
 
-def _rates(found: ComparisonReport, name: Column) -> tuple[Part, ...]:
-    units = {row.unit for row in found.rows}
+def _rates(report: ComparisonReport, name: Column) -> tuple[Part, ...]:
+    units = {row.unit for row in report.rows}
     unit = SCALES[next(iter(units))][1] if len(units) == 1 else ""
     columns = (
         name,
@@ -243,20 +243,20 @@ def _rates(found: ComparisonReport, name: Column) -> tuple[Part, ...]:
         ),
         *_LIMITS,
     )
-    return table(_ordered(found)[:_MOST], columns)
+    return table(_ordered(report)[:_MOST], columns)
 
 
-def _value(difference: Difference, place: int) -> str:
+def _value(difference: Difference, side: int) -> str:
     """Of A or B; with the name of the run where its side has several."""
-    text, name = (difference.before, difference.after)[place], difference.between[place]
+    text, name = (difference.before, difference.after)[side], difference.between[side]
     shown = format_bytes(float(text)) if difference.field == "memory_bytes" else text
     return shown if name in ("A", "B") else f"{name}: {shown}"
 
 
 _DIFFERENCE = (
     Column("", lambda difference: FIELD_WORDS.get(difference.field, difference.field)),
-    Column("A", partial(_value, place=0)),
-    Column("B", partial(_value, place=1)),
+    Column("A", partial(_value, side=0)),
+    Column("B", partial(_value, side=1)),
 )
 
 
@@ -266,12 +266,12 @@ def _side(side: ComparedSide) -> str:
     return f"{runs}{data}; {side.command}"
 
 
-def compare_columns(found: ComparisonReport) -> dict[str, list[Any]]:
+def compare_columns(report: ComparisonReport) -> dict[str, list[Any]]:
     """One row a configuration or phase, the whole last; units in the column `unit`."""
-    rows = [*found.rows, *([found.whole] if found.whole else [])]
+    rows = [*report.rows, *([report.whole] if report.whole else [])]
     return as_columns(
         {
-            "name": name_of(found, row.subject),
+            "name": name_of(report, row.subject),
             "kind": row.subject.kind,
             "key": row.subject.name,
             "unit": row.unit,

@@ -115,13 +115,13 @@ def _unknown(report: Report, row: ConfigurationRow) -> Iterator[str]:
 
 def _functions(detail: Detail) -> tuple[Part, ...]:
     looks = f"Of {detail.looks} looks at the stacks of workers while they made batches"
-    own = f"own: in the function itself, with the compiled code that it calls, from {percent(LEAST_OWN)}"
+    own_help = f"own: in the function itself, with the compiled code that it calls, from {percent(LEAST_OWN)}"
     others = round(1 - sum(function.own for function in detail.functions), 3)
-    own += f"; {percent(others)} is in functions that are not shown" if others > 0 else ""
+    own_help += f"; {percent(others)} is in functions that are not shown" if others > 0 else ""
     total = f"total: with what it calls, and waits; looking took {format_duration(detail.looks_cpu_s)} of CPU time"
     columns = (
         Column("function", lambda function: str(function.function), looks),
-        Column("own", lambda function: percent(function.own), own),
+        Column("own", lambda function: percent(function.own), own_help),
         Column("total", lambda function: percent(function.total), total),
     )
     return table(detail.functions, columns)
@@ -134,13 +134,13 @@ def _rates(report: Report, row: ConfigurationRow, verdict: Verdict) -> Iterator[
     few = [f"loader_without.{name}" for name, gain in speedups.items() if not gain or gain.value <= WORTH]
     few += [] if trains(row) else ["loader"]
     rows = [ChartRow(label=what_runs(row), value=interval(now), bars=(Bar(end=now.value),))]
-    for found in FIGURES:
-        part, _, name = found.at.partition(".")
-        value = found.get(row) if part == "rates_images_per_s" and name not in few else None
+    for entry in FIGURES:
+        part, _, name = entry.at.partition(".")
+        value = entry.get(row) if part == "rates_images_per_s" and name not in few else None
         if value is not None:
-            rows.append(ChartRow(label=found.words, value=figure(value), bars=(Bar(end=value, tone="quiet"),)))
-    most = max(bar.end for chart_row in rows for bar in chart_row.bars)
-    yield Chart(rows=tuple(rows), high=min(most, _LONGEST_BAR * now.value), unit=unit, ends=f",{unit}")
+            rows.append(ChartRow(label=entry.words, value=figure(value), bars=(Bar(end=value, tone="quiet"),)))
+    longest = max(bar.end for chart_row in rows for bar in chart_row.bars)
+    yield Chart(rows=tuple(rows), high=min(longest, _LONGEST_BAR * now.value), unit=unit, ends=f",{unit}")
     yield Paragraph(text=" ".join(_measured_in(report, verdict)), tone="quiet")
 
 
@@ -149,9 +149,9 @@ def _measured_in(report: Report, verdict: Verdict) -> Iterator[str]:
     yield f"Measured in {format_duration(report.run.wall_s)}, {counted(rounds, 'round')}."
     if instrument is not None:
         yield f"Recording took {percent(instrument)} of the loader's CPU time."
-    for found in verdict.bound.evidence:
-        if found.metric == "prediction_error" and found.threshold and found.value > found.threshold:
-            yield message("part.above_prediction", {"share": 1 + found.value})
+    for evidence in verdict.bound.evidence:
+        if evidence.metric == "prediction_error" and evidence.threshold and evidence.value > evidence.threshold:
+            yield message("part.above_prediction", {"share": 1 + evidence.value})
     rates = verdict.rates_images_per_s
     if rates.cpu_limit and any((rates.loader_without[name] or 0.0) > rates.cpu_limit for name in INPUTS):
         yield message("part.beyond_cores", {})

@@ -24,11 +24,11 @@ def step_words(capability: Capability) -> str:
     return message(f"step.{capability.next_step}", facts)
 
 
-def capabilities_document(found: Sequence[Capability]) -> Document:
+def capabilities_document(capabilities: Sequence[Capability]) -> Document:
     """A line for each, with the reason and how to get the rest."""
-    ready = sum(capability.state == "yes" for capability in found)
-    table = Table(head=("measured", "here", "why"), lines=tuple(map(_line, found)))
-    return Document(title=f"{ready} of {len(found)} can be measured in full", sections=(Section(parts=(table,)),))
+    ready = sum(capability.state == "yes" for capability in capabilities)
+    table = Table(head=("measured", "here", "why"), lines=tuple(map(_line, capabilities)))
+    return Document(title=f"{ready} of {len(table.lines)} can be measured in full", sections=(Section(parts=(table,)),))
 
 
 def _line(capability: Capability) -> tuple[str | Cell, ...]:

@@ -88,13 +88,13 @@ class Table(Part):
     caption: str = ""
 
     def __post_init__(self) -> None:
-        right = {place for place in range(len(self.head)) if self._holds_figures(place)}
+        right = {index for index in range(len(self.head)) if self._holds_figures(index)}
         object.__setattr__(self, "right", frozenset(range(1, len(self.head)) if self.map else right))
 
-    def _holds_figures(self, place: int) -> bool:
-        cells = [text for line in self.lines if (text := cell_text(line[place]))]
+    def _holds_figures(self, index: int) -> bool:
+        cells = [text for line in self.lines if (text := cell_text(line[index]))]
         return bool(cells) and all(
-            text.isdecimal() or (place and (text in _NONE or _FIGURE.match(text))) for text in cells
+            text.isdecimal() or (index and (text in _NONE or _FIGURE.match(text))) for text in cells
         )
 
 
@@ -112,7 +112,7 @@ def table(rows: Sequence[Any], columns: Iterable[Column], *, caption: str = "") 
     if not rows:
         return ()
     cells = {column: [column.get(row) for row in rows] for column in columns}
-    shown = {column: found for column, found in cells.items() if any(cell_text(cell) for cell in found)}
+    shown = {column: texts for column, texts in cells.items() if any(cell_text(cell) for cell in texts)}
     helps = "; ".join(column.help for column in shown if column.help)
     lines = tuple(zip(*shown.values(), strict=True))
     made = Table(head=tuple(column.head for column in shown), lines=lines, caption=caption)
@@ -172,9 +172,9 @@ def items(entries: Iterable[tuple[str, str]]) -> tuple[Item, ...]:
 
 def tags(texts: Iterable[str]) -> tuple[Paragraph, ...]:
     """These texts beside each other; nothing where there are none."""
-    found = tuple(texts)
-    between = "; " if any("," in text for text in found) else ", "
-    return (Paragraph(text=between.join(found), tags=found),) if found else ()
+    words = tuple(texts)
+    between = "; " if any("," in text for text in words) else ", "
+    return (Paragraph(text=between.join(words), tags=words),) if words else ()
 
 
 def few(names: Sequence[str]) -> list[str]:

@@ -49,18 +49,18 @@ class Figure:
         """The figure, or its interval; None where it does not exist."""
         if self.of:
             return self.of(row.verdict, row.measurement) if row.verdict and row.measurement else None
-        found: Any = row if self.at.startswith("gpu_window.") else row.verdict
+        value: Any = row if self.at.startswith("gpu_window.") else row.verdict
         for name in self.at.split("."):
-            if isinstance(found, Gaps):
-                return getattr(found, name) / found.window_ns
-            if found is not None:
-                found = found.get(name) if isinstance(found, dict) else getattr(found, name)
-        return found
+            if isinstance(value, Gaps):
+                return getattr(value, name) / value.window_ns
+            if value is not None:
+                value = value.get(name) if isinstance(value, dict) else getattr(value, name)
+        return value
 
     def cells(self, row: ConfigurationRow) -> dict[str, Value]:
         """The column; of an interval one more for each further part."""
-        found, column = self.get(row), self.named or self.at
-        return {column: found} if self.more is None else interval_cells(column, found, *self.more)
+        value, column = self.get(row), self.named or self.at
+        return {column: value} if self.more is None else interval_cells(column, value, *self.more)
 
     def shown(self, row: ConfigurationRow) -> str:
         return speed(row) if self.at == "images_per_s" else self.show(self.get(row))
@@ -160,10 +160,10 @@ COUNTERS = tuple(
     )
 )
 """What a GPU has of these, on its page; CSV has all that it gives."""
-TABLE = tuple(each for each in FIGURES if each.head and each.at != "read_amplification")
-OF_LAYOUTS = tuple(each for each in FIGURES if each.head and each not in TABLE)
+TABLE = tuple(entry for entry in FIGURES if entry.head and entry.at != "read_amplification")
+OF_LAYOUTS = tuple(entry for entry in FIGURES if entry.head and entry not in TABLE)
 """Columns where several layouts are in a table."""
-_WORDS = {each.at: each.words for each in (*FIGURES, *COUNTERS)} | {
+_WORDS = {entry.at: entry.words for entry in (*FIGURES, *COUNTERS)} | {
     # Several figures that are missing for one reason.
     "rates_images_per_s": "rates",
     "speedups": "speed-ups",
@@ -192,7 +192,7 @@ def words_of(at: str) -> str:
 
 def reasons(row: ConfigurationRow) -> dict[str, str]:
     """Why figures of a row do not exist, by their place in the summary; under `*` why it has no verdict."""
-    return {at: remark_words(each) for at, each in row.unavailable.items()}
+    return {at: remark_words(why) for at, why in row.unavailable.items()}
 
 
 def flat(row: ConfigurationRow) -> dict[str, Value]:
@@ -207,14 +207,14 @@ def flat(row: ConfigurationRow) -> dict[str, Value]:
     cells["bound_cause"] = bound.cause if bound else None
     cells["bound_candidates"] = " ".join(bound.candidates) if bound else None
     cells["files_were"] = verdict.files_were if verdict else None
-    for each in FIGURES:
-        cells |= each.cells(row)
+    for entry in FIGURES:
+        cells |= entry.cells(row)
     counters = verdict.gpu if verdict else {}
     cells |= {f"gpu_{name}": value for name, value in counters.items()}
     cells["reason_code"] = bound.reason.code if bound else None
     cells["sentence"] = sentence(bound) if bound else None
     cells["advice"] = "; ".join(action_words(advice.action) for advice in row.advice) or None
-    best = next((each for each in row.advice if each.is_worth_making), None)
+    best = next((advice for advice in row.advice if advice.is_worth_making), None)
     cells["best_advice_command"] = best.command or None if best else None
     cells |= interval_cells("best_advice_images_per_s", best.after if best else None)
     return cells
@@ -222,9 +222,9 @@ def flat(row: ConfigurationRow) -> dict[str, Value]:
 
 def noise_words(shares: Iterable[float | None]) -> str:
     """What follows shares of compute alone where one is above 100 %; empty where none is."""
-    most = max((round(share or 0.0, 2) for share in shares), default=0.0)
+    highest = max((round(share or 0.0, 2) for share in shares), default=0.0)
     beyond = f", more than {percent(MOST_UNEXPLAINED)} a machine that changed in between"
-    return f": more than 100 % is noise{beyond if most > MOST_UNEXPLAINED else ''}" if most > 1 else ""
+    return f": more than 100 % is noise{beyond if highest > MOST_UNEXPLAINED else ''}" if highest > 1 else ""
 
 
 _BAR = {
@@ -242,7 +242,7 @@ def evidence_words(evidence: Evidence) -> str:
 
 EVIDENCE = (
     Column("Metric", evidence_words),
-    Column("Value", lambda found: figure(found.value)),
-    Column("Threshold", lambda found: figure(found.threshold)),
-    Column("Unit", lambda found: found.unit),
+    Column("Value", lambda evidence: figure(evidence.value)),
+    Column("Threshold", lambda evidence: figure(evidence.threshold)),
+    Column("Unit", lambda evidence: evidence.unit),
 )

@@ -77,11 +77,11 @@ def _timelines(caption: str, rows: Sequence[ConfigurationRow]) -> Iterator[Chart
     alike = by_key(profiled, lambda pair: alike_but_for(pair[0].config, "workers", "prefetch_factor", "rounds", "seed"))
     by_workers = [{row.config.loader.workers: (row, view) for row, view in reversed(pairs)} for pairs in alike.values()]
     # What was measured with the most worker counts shows best what they do.
-    most = max(by_workers, key=len, default={})
-    counts = sorted(most)
+    by_count = max(by_workers, key=len, default={})
+    counts = sorted(by_count)
     if counts:
         middle = counts[(len(counts) - 1) // 2]
-        chosen = [most[count] for count in sorted({counts[0], middle, counts[-1]})]
+        chosen = [by_count[count] for count in sorted({counts[0], middle, counts[-1]})]
         yield timelines_chart([(label(row, rows), view) for row, view in chosen], caption)
 
 
@@ -113,8 +113,8 @@ def _table(caption: str, rows: Sequence[ConfigurationRow]) -> Table:
 
 def occupancy_words(use: DeviceUse) -> str:
     """With the share of the kernels' time that it covers, where that is not all of it."""
-    some = use.occupancy_estimated is not None and use.occupancy_coverage <= 0.995
-    covered = f" (of {percent(use.occupancy_coverage)} of the kernels' time)" if some else ""
+    partial = use.occupancy_estimated is not None and use.occupancy_coverage <= 0.995
+    covered = f" (of {percent(use.occupancy_coverage)} of the kernels' time)" if partial else ""
     return percent(use.occupancy_estimated) + covered
 
 
@@ -130,5 +130,5 @@ def _notes(window: GpuWindow) -> Iterator[str]:
             f"the training thread waits for the GPU {significant(window.syncs_per_step, 2)} times a step (.item(), a "
             "printed loss, a blocking copy), and cannot run ahead of it"
         )
-    for each in window.rejected:
-        yield message("records_rejected", {"records": each.count, "because": each.reason})
+    for rejection in window.rejected:
+        yield message("records_rejected", {"records": rejection.count, "because": rejection.reason})

@@ -46,15 +46,15 @@ def several(name: str, rows: Iterable[ConfigurationRow]) -> bool:
 def differing(row: ConfigurationRow, among: Sequence[ConfigurationRow]) -> list[str]:
     """The options, beyond the stated ones, of which the rows do not all have this row's value."""
     compared = {
-        "prefetch_factor": [other for other in among if other.config.loader.workers and row.config.loader.workers],
-        "data": [other for other in among if other.config.resolution == row.config.resolution],
+        "prefetch_factor": [peer for peer in among if peer.config.loader.workers and row.config.loader.workers],
+        "data": [peer for peer in among if peer.config.resolution == row.config.resolution],
     }
     return [name for name in OPTIONS if name not in STATED and several(name, compared.get(name, among))]
 
 
 def unusual(row: ConfigurationRow) -> list[str]:
     """The options, beyond the stated ones, that do not have their default."""
-    return [name for name, each in OPTIONS.items() if name not in (*STATED, *REQUIRED) and not each.usual(row.config)]
+    return [name for name, option in OPTIONS.items() if not (name in (*STATED, *REQUIRED) or option.usual(row.config))]
 
 
 def label(row: ConfigurationRow, among: Sequence[ConfigurationRow], *, workers: bool = True) -> str:
@@ -65,17 +65,17 @@ def label(row: ConfigurationRow, among: Sequence[ConfigurationRow], *, workers: 
 
 def full_label(row: ConfigurationRow, among: Sequence[ConfigurationRow], *, without: Collection[str] = ()) -> str:
     """The same for a row out of its group: with device and cache state, and each option that is not as usual."""
-    apart = {name for name in ("compute", "cache") if several(name, among)}
-    apart |= {*differing(row, among), *unusual(row), *([] if OPTIONS["cache"].usual(row.config) else ["cache"])}
+    named = {name for name in ("compute", "cache") if several(name, among)}
+    named |= {*differing(row, among), *unusual(row), *([] if OPTIONS["cache"].usual(row.config) else ["cache"])}
     said = {"resolution": row.config.resolution, "workers": loading(row)}
-    said |= {name: option_words(row.config, name) for name in OPTIONS if name in apart}
+    said |= {name: option_words(row.config, name) for name in OPTIONS if name in named}
     return ", ".join(words for name, words in said.items() if name not in without)
 
 
 def short_label(row: ConfigurationRow, among: Sequence[ConfigurationRow], *, workers: bool = True) -> str:
     """`500x375, 2 workers`, with the options that set the row apart from the others on the ladder."""
-    apart = [name for name in ("loader", "model", "compute", "ranks", "cache") if several(name, among)]
-    options = (option_words(row.config, name).removesuffix(" files") for name in apart)
+    named = [name for name in ("loader", "model", "compute", "ranks", "cache") if several(name, among)]
+    options = (option_words(row.config, name).removesuffix(" files") for name in named)
     return ", ".join((row.config.resolution, *([loading(row)] if workers else []), *options))
 
 
@@ -118,12 +118,12 @@ def speed(row: ConfigurationRow, gap: str = " ") -> str:
     return interval(row.images_per_s, gap) + state
 
 
-def state_word(asked: CacheState, files_were: FilesWere | None) -> str:
+def state_word(configured: CacheState, files_were: FilesWere | None) -> str:
     """` warm` or ` partly warm` where cold files were asked for and the reads were not cold; else empty.
 
     No rate of such a run is shown without it.
     """
-    return f" {files_were}" if asked != "warm" and files_were in ("warm", "partly warm") else ""
+    return f" {files_were}" if configured != "warm" and files_were in ("warm", "partly warm") else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,9 +152,9 @@ class RowGroup:
         ranks, nodes = (option_words(config, name) for name in ("ranks", "nodes"))
         over = f" on {nodes}" if config.nodes > 1 else ""
         emulated = f"an emulated {named(config.compute.argument)}" if self.emulated else ""
-        one = emulated or ("this CPU" if self.cpu else self.device)
-        one += f" ({self.model})" if self.model else ""
-        return one if config.ranks == 1 else f"{ranks}{over}, each with {one}"
+        device = emulated or ("this CPU" if self.cpu else self.device)
+        device += f" ({self.model})" if self.model else ""
+        return device if config.ranks == 1 else f"{ranks}{over}, each with {device}"
 
     @property
     def alone_images_per_s(self) -> list[float]:
@@ -179,18 +179,18 @@ class RowGroup:
 
 def groups(report: Report) -> tuple[RowGroup, ...]:
     """The rows as they stand together."""
-    found, models = [], several("model", report.configurations)
+    row_groups, models = [], several("model", report.configurations)
     for rows in by_device(report.configurations):
         compute, emulated = rows[0].config.compute, any(row.emulated for row in rows)
-        seen = (row.detail.compute_device for row in rows if row.detail)
-        device = compute.name if emulated else next(filter(None, seen), compute.name)
-        found.append(RowGroup(rows=rows, device=device, model=compute.model if models else ""))
-    return tuple(found)
+        devices = (row.detail.compute_device for row in rows if row.detail)
+        device = compute.name if emulated else next(filter(None, devices), compute.name)
+        row_groups.append(RowGroup(rows=rows, device=device, model=compute.model if models else ""))
+    return tuple(row_groups)
 
 
 LETTERS = {
     resource.name: (resource.letter, resource.legend or resource.noun)
-    for resource in sorted(RESOURCES, key=lambda each: each.name != "compute")
+    for resource in sorted(RESOURCES, key=lambda resource: resource.name != "compute")
     if resource.is_cause
 } | {"balanced": ("B", "balanced"), "inconclusive": ("?", "inconclusive"), "failed": ("x", "failed")}
 """By tone: the letter of a cell, and what it stands for."""
@@ -210,8 +210,8 @@ def letters_of(bound: SideAndCause | Status | None) -> str:
 
 def next_limit(row: ConfigurationRow, name: str) -> str:
     """What limits training once this resource is free, in short; empty where that is not known."""
-    then = row.detail.then.get(name) if row.detail else None
-    return BOTTLENECKS[then].short or then if then else ""
+    limit = row.detail.then.get(name) if row.detail else None
+    return BOTTLENECKS[limit].short or limit if limit else ""
 
 
 def gain_words(row: ConfigurationRow) -> str:
@@ -229,21 +229,21 @@ _MOST_RATES = 6
 """Columns of a map whose cells have rates; of more, letters alone."""
 
 
-def limit_maps(some: Sequence[RowGroup]) -> Iterator[Table]:
+def limit_maps(row_groups: Sequence[RowGroup]) -> Iterator[Table]:
     """Of each group a line a data set, and what else sets lines apart; a column a number of workers.
 
     The key of all letters stands over the first: `C compute; F preprocessing, cores full`.
     """
-    rows = [row for group in some for row in group.rows]
-    seen = {name for row in rows for name in limits_of(row.bound or row.status)}
-    key = [f"{letter} {words}" for name, (letter, words) in LETTERS.items() if name in seen]
+    rows = [row for group in row_groups for row in group.rows]
+    limits = {name for row in rows for name in limits_of(row.bound or row.status)}
+    key = [f"{letter} {words}" for name, (letter, words) in LETTERS.items() if name in limits]
     key += ["/ either"] if any(row.bound and row.bound.cause == "either" for row in rows) else []
     key += [f"{MISSING} not measured"] if any(row.status == "skipped" for row in rows) else []
-    for group in some:
+    for number, group in enumerate(row_groups):
         counts = sorted({row.config.loader.workers for row in group.rows})
         brief = len(counts) > _MOST_RATES
         lines = {name: {row.config.loader.workers: row for row in reversed(rows)} for name, rows in group.lines.items()}
-        caption = (*(["; ".join(key)] if group is some[0] else []), *([group.title] if len(some) > 1 else []))
+        caption = (*([] if number else ["; ".join(key)]), *([group.title] if len(row_groups) > 1 else []))
         yield Table(
             head=("workers", *("serial" if count == 0 else str(count) for count in counts)),
             lines=tuple(

@@ -24,9 +24,9 @@ class _Table(TableElement):
     """A table; where its words do not fit side by side, an item a row, with the heads of the columns."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        for each in super().__rich_console__(console, options):
-            cut = isinstance(each, Table) and any(_CUT in part.text for part in console.render(each, options))
-            yield from self._items() if cut else [each]
+        for element in super().__rich_console__(console, options):
+            cut = isinstance(element, Table) and any(_CUT in part.text for part in console.render(element, options))
+            yield from self._items() if cut else [element]
 
     def _items(self) -> Iterator[Padding]:
         heads = self.header.row.cells if self.header and self.header.row else []

@@ -47,9 +47,9 @@ def worded(value: T) -> T:
     if isinstance(value, tuple) and not (value and isinstance(value[0], int | float | str)):  # a column may be long
         made = tuple(map(worded, value))
     elif isinstance(value, dict):
-        made = {name: worded(each) for name, each in value.items()}
+        made = {name: worded(part) for name, part in value.items()}
     elif is_dataclass(value) and not isinstance(value, type):
-        changed = {name: worded(each) for name, each in values(value).items()}
+        changed = {name: worded(part) for name, part in values(value).items()}
         make = _WORDS.get(type(value))
         if make and not changed["sentence"]:
             changed["sentence"] = make(value)
@@ -58,7 +58,7 @@ def worded(value: T) -> T:
 
 
 _OF_ROW = ("key", "emulated", "status", "reason", "unavailable", "forecasts", "gpu_window", "buffer", "epochs")
-_OF_VERDICT = tuple(each.name for each in fields(Verdict) if each.name not in _OF_ROW)
+_OF_VERDICT = tuple(field.name for field in fields(Verdict) if field.name not in _OF_ROW)
 
 
 def summary_json(report: Report) -> str:
@@ -76,17 +76,17 @@ def indented(value: Any) -> str:
 def _configuration(row: ConfigurationRow) -> dict[str, Any]:
     """A row, flat as far as its options and the verdict go; the parts of the verdict stay records."""
     said = worded(replace(row, detail=None, measurement=None))
-    own = {name: getattr(said, name) for name in _OF_ROW}
+    of_row = {name: getattr(said, name) for name in _OF_ROW}
     verdict = {name: getattr(said.verdict, name, None) for name in _OF_VERDICT}
     derived = {figure.at: figure.get(row) for figure in FIGURES if figure.of}
-    return {"key": row.key, **options_of(row.config), **own, **verdict, **derived}
+    return {"key": row.key, **options_of(row.config), **of_row, **verdict, **derived}
 
 
 @cache
 def _configuration_type() -> type[msgspec.Struct]:
     row, verdict = get_type_hints(ConfigurationRow), get_type_hints(Verdict)
     row |= {"key": str, "unavailable": dict[str, Remark]}
-    kinds = {"key": str, **{name: each.type for name, each in OPTIONS.items()}}
+    kinds = {"key": str, **{name: option.type for name, option in OPTIONS.items()}}
     kinds |= {name: row[name] for name in _OF_ROW} | {name: verdict[name] | None for name in _OF_VERDICT}
     kinds |= {figure.at: float | None for figure in FIGURES if figure.of}
     return msgspec.defstruct("Configuration", list(kinds.items()), kw_only=True)
@@ -122,7 +122,7 @@ def _in_samples(row: ConfigurationRow, detail: Detail) -> ConfigurationRow:
     """With the sentences that name what is counted."""
     assert row.verdict
     bound = replace(row.verdict.bound, sentence=sentence(row.verdict.bound, sample=detail.sample))
-    advice = tuple(replace(one, sentence=action_words(one.action, sample=detail.sample)) for one in row.advice)
+    advice = tuple(replace(advice, sentence=action_words(advice.action, sample=detail.sample)) for advice in row.advice)
     return replace(row, verdict=replace(row.verdict, bound=bound, advice=advice))
 
 
@@ -144,6 +144,6 @@ def _schema(whole: dict[str, Any], definitions: dict[str, Any], schema: str, ver
     whole["properties"] |= {"schema": {"const": schema}, "schema_version": {"const": version}}
     for record, by_resource, names in (("Configuration", "speedups", SPEEDUPS), ("Rates", "loader_without", INPUTS)):
         property_ = definitions.get(record, {}).get("properties", {}).get(by_resource, {})
-        for each in (property_, *property_.get("anyOf", ())):
-            each |= {"propertyNames": {"enum": names}} if each.get("type") == "object" else {}
+        for variant in (property_, *property_.get("anyOf", ())):
+            variant |= {"propertyNames": {"enum": names}} if variant.get("type") == "object" else {}
     return indented({"$schema": "https://json-schema.org/draft/2020-12/schema", **whole, "$defs": definitions})

@@ -22,29 +22,29 @@ _FITS = (0.75, 1.33)
 _PARTS: dict[PartName, str] = {"zero_grad": "clear gradients", "copy": "copy to the device", "load": "load the batch"}
 
 
-def layers_document(found: LayersReport) -> Document:
+def layers_document(report: LayersReport) -> Document:
     """The slowest layers, the parts of a step, and the way down to a source line."""
-    batch = f", batch {found.batch_size}" if found.batch_size else ""
-    slowest = max(found.layers, key=lambda layer: layer.ms)
+    batch = f", batch {report.batch_size}" if report.batch_size else ""
+    slowest = max(report.layers, key=lambda layer: layer.ms)
     where = "forward" if slowest.forward.value > slowest.backward.value else "backward"
-    takes = f"{slowest.name or slowest.kind} takes {percent(slowest.ms / found.step_ms)} of a step"
-    most = f"{layer_name(slowest)} is the slowest of {len(found.layers)} layers, most of it {where}"
+    takes = f"{slowest.name or slowest.kind} takes {percent(slowest.ms / report.step_ms)} of a step"
+    slow_part = f"{layer_name(slowest)} is the slowest of {len(report.layers)} layers, most of it {where}"
     return Document(
-        title=f"{found.model} in {found.precision} on {found.device}{batch}",
-        headline="The layers do not add up to the step" if _far(found) else takes,
-        subline=f"{significant(found.step_ms)} ms a training step; {most}",
+        title=f"{report.model} in {report.precision} on {report.device}{batch}",
+        headline="The layers do not add up to the step" if _far(report) else takes,
+        subline=f"{significant(report.step_ms)} ms a training step; {slow_part}",
         tone="compute",
-        unsure=_far(found),
+        unsure=_far(report),
         sections=(
-            Section(title="Slowest layers, ms a step", parts=tuple(_layers(found)), panel="main"),
-            Section(title="Parts of a step", parts=(_parts(found),), panel="main"),
-            Section(title="How sure", parts=tags(_sure(found)), panel="side"),
-            Section(title="From the step to a source line", parts=table(found.drill, _drill(found))),
+            Section(title="Slowest layers, ms a step", parts=tuple(_layers(report)), panel="main"),
+            Section(title="Parts of a step", parts=(_parts(report),), panel="main"),
+            Section(title="How sure", parts=tags(_sure(report)), panel="side"),
+            Section(title="From the step to a source line", parts=table(report.drill, _drill(report))),
         ),
     )
 
 
-def layer_columns(found: LayersReport) -> dict[str, list[Any]]:
+def layer_columns(report: LayersReport) -> dict[str, list[Any]]:
     """One row a call of a layer, in the order in which they first ran; units in the names."""
     return as_columns(
         {
@@ -59,27 +59,27 @@ def layer_columns(found: LayersReport) -> dict[str, list[Any]]:
             "inputs": _shapes(layer.inputs),
             "outputs": _shapes(layer.outputs),
         }
-        for order, layer in enumerate(found.layers)
+        for order, layer in enumerate(report.layers)
     )
 
 
-def _far(found: LayersReport) -> bool:
+def _far(report: LayersReport) -> bool:
     # Where operators are not listed, the backward pass is divided among layers: of that, nothing can be missing.
-    shares = [share for name, share in found.over_whole.items() if name == "forward" or not found.unlisted]
+    shares = [share for name, share in report.over_whole.items() if name == "forward" or not report.unlisted]
     return any(not _FITS[0] <= share <= _FITS[1] for share in shares)
 
 
-def _sure(found: LayersReport) -> Iterator[str]:
-    for name, share in found.over_whole.items():
+def _sure(report: LayersReport) -> Iterator[str]:
+    for name, share in report.over_whole.items():
         yield f"layers add up to {percent(share)} of the {name} pass"
-    if _far(found):
+    if _far(report):
         yield "something else used the machine: measure again when it is idle"
-    if found.unlisted:
-        yield f"{found.unlisted:,} operators are too many to record each: forward times include Python between them"
-    yield f"{found.steps} steps timed without the profiler"
+    if report.unlisted:
+        yield f"{report.unlisted:,} operators are too many to record each: forward times include Python between them"
+    yield f"{report.steps} steps timed without the profiler"
 
 
-def _parts(found: LayersReport) -> Chart:
+def _parts(report: LayersReport) -> Chart:
     return Chart(
         rows=tuple(
             ChartRow(
@@ -88,17 +88,17 @@ def _parts(found: LayersReport) -> Chart:
                 note=f"{significant(part.ms.low)} to {significant(part.ms.high)}",
                 bars=(Bar(end=part.ms.value, tone="compute"),),
             )
-            for part in found.parts
+            for part in report.parts
         ),
         caption="Median, and the middle half of the steps",
         ends="part,ms",
     )
 
 
-def _layers(found: LayersReport) -> Iterator[Part]:
+def _layers(report: LayersReport) -> Iterator[Part]:
     """The slowest first, the part of its name that sets it apart in front."""
-    slowest = sorted(found.layers, key=lambda layer: -layer.ms)
-    rows = tuple(_row_of(layer, found.step_ms) for layer in slowest[:_SHOWN])
+    slowest = sorted(report.layers, key=lambda layer: -layer.ms)
+    rows = tuple(_row_of(layer, report.step_ms) for layer in slowest[:_SHOWN])
     yield Chart(
         rows=rows,
         unit="ms",
@@ -109,8 +109,8 @@ def _layers(found: LayersReport) -> Iterator[Part]:
     if len(slowest) > len(rows):
         together = significant(sum(layer.ms for layer in slowest))
         yield Paragraph(text=f"The slowest of {len(slowest)}, which take {together} ms together.", tone="quiet")
-    if found.missing:
-        yield Paragraph(text=f"Never ran: {', '.join(found.missing[:_SHOWN])}.")
+    if report.missing:
+        yield Paragraph(text=f"Never ran: {', '.join(report.missing[:_SHOWN])}.")
 
 
 def _row_of(layer: LayerTime, whole: float) -> ChartRow:
@@ -127,20 +127,20 @@ def _row_of(layer: LayerTime, whole: float) -> ChartRow:
     )
 
 
-def _drill(found: LayersReport) -> tuple[Column, ...]:
+def _drill(report: LayersReport) -> tuple[Column, ...]:
     return (
         Column("level", lambda level: level.level),
-        Column("the slowest", partial(_level_name, found)),
+        Column("the slowest", partial(_level_name, report)),
         Column("ms", lambda level: significant(level.ms)),
         Column("of the level above", lambda level: percent(level.of_above) if level.level != "step" else ""),
         Column("of the step", lambda level: percent(level.of_whole)),
     )
 
 
-def _level_name(found: LayersReport, level: DrillLevel) -> str:
+def _level_name(report: LayersReport, level: DrillLevel) -> str:
     if level.level == "layer":
         called = (level.name, level.call)
-        return next(layer_name(layer) for layer in found.layers if (layer.name, layer.call) == called)
+        return next(layer_name(layer) for layer in report.layers if (layer.name, layer.call) == called)
     return f"{level.name}  {level.text}".strip()
 
 

@@ -37,8 +37,8 @@ def document_markdown(document: Document) -> str:
 def _blocks(parts: Sequence[Part]) -> Iterator[str]:
     """Items that follow each other are one list."""
     shown = (part for part in map(unfolded, parts) if part)
-    for are_items, some in groupby(shown, key=lambda part: isinstance(part, Item)):
-        blocks = [block for part in some for block in _block(part)]
+    for are_items, run in groupby(shown, key=lambda part: isinstance(part, Item)):
+        blocks = [block for part in run for block in _block(part)]
         yield from ["\n".join(blocks)] if are_items else blocks
 
 
@@ -86,13 +86,13 @@ def document_page(document: Document, *, made_by: str, inline: bool = False) -> 
 
     `inline`: one element with the same in it, for a notebook, with styles that hold in that element only.
     """
-    found = [section for section in document.sections if section.parts]
+    sections = [section for section in document.sections if section.parts]
     template = _templates().get_template("document.html.jinja")
     return template.render(
         document=document,
         hatched=any(how_known(_bars(chart)) for chart in _charts(document.sections)),
-        first=[section for section in found if section.panel],
-        sections=[section for section in found if not section.panel],
+        first=[section for section in sections if section.panel],
+        sections=[section for section in sections if not section.panel],
         made_by=made_by,
         notebook=inline,
     )
@@ -152,12 +152,12 @@ _LEAST_LETTER = 4.0
 
 def _ticks(chart: Chart) -> str:
     """The figures below the axis."""
-    found = []
+    labels = []
     for tick in ticks(chart.low, chart.high):
         at = chart.on_axis(tick)
         anchor = "start" if at < 3 else "end" if at > 97 else "middle"
-        found.append(f'<text class="quiet" x="{at:.2f}%" y="14" text-anchor="{anchor}">{tick:,.10g}</text>')
-    return "".join(found)
+        labels.append(f'<text class="quiet" x="{at:.2f}%" y="14" text-anchor="{anchor}">{tick:,.10g}</text>')
+    return "".join(labels)
 
 
 def _marks(chart: Chart, row: ChartRow) -> Iterator[str]:
@@ -174,8 +174,8 @@ def _marks(chart: Chart, row: ChartRow) -> Iterator[str]:
         if bar.tone == BASE:
             yield f'<line class="base" x1="{begin:.2f}%" x2="{end:.2f}%" y1="{middle:g}" y2="{middle:g}"/>'
             continue
-        place = f'x="{begin:.2f}%" y="{top:g}" width="{end - begin:.2f}%" height="{_THICK}"'
-        yield f"<rect {place} {_fill(bar)}/>"
+        position = f'x="{begin:.2f}%" y="{top:g}" width="{end - begin:.2f}%" height="{_THICK}"'
+        yield f"<rect {position} {_fill(bar)}/>"
         yield from _letters(chart, row, bar, begin, end)
     if row.level is not None and row.level <= chart.high:
         at = chart.on_axis(row.level)
@@ -188,9 +188,9 @@ def _marks(chart: Chart, row: ChartRow) -> Iterator[str]:
 
 def _letters(chart: Chart, row: ChartRow, bar: Bar, begin: float, end: float) -> Iterator[str]:
     """The letter of a bar, left of the whisker, whose line would hide it; and the cut of one beyond the axis."""
-    place = f'y="{_HEIGHT / 2 + 4:g}"'
+    height = f'y="{_HEIGHT / 2 + 4:g}"'
     if bar.end > chart.high:
-        yield f'<text class="letter" x="100%" {place} text-anchor="end">▸</text>'
+        yield f'<text class="letter" x="100%" {height} text-anchor="end">▸</text>'
         cut = f"M-26 {_HEIGHT - 1}l7 {2 - _HEIGHT}M-18 {_HEIGHT - 1}l7 {2 - _HEIGHT}"
         yield f'<svg x="100%" overflow="visible" aria-hidden="true"><path class="halo" d="{cut}"/></svg>'
     if bar.letter and end - begin >= _LEAST_LETTER:
@@ -199,7 +199,7 @@ def _letters(chart: Chart, row: ChartRow, bar: Bar, begin: float, end: float) ->
         clear = min(end, chart.on_axis(row.interval[0])) if row.interval else end
         at = (begin + max(clear, begin + _LEAST_LETTER)) / 2
         yield (
-            f'<text class="letter" x="{at:.2f}%" {place} text-anchor="middle" fill="{ink}">{_safe(bar.letter)}</text>'
+            f'<text class="letter" x="{at:.2f}%" {height} text-anchor="middle" fill="{ink}">{_safe(bar.letter)}</text>'
         )
 
 
@@ -289,13 +289,13 @@ def chart_svg(chart: Chart, *, title: str, subtitle: str = "") -> str:
     track = _WIDTH - _LABELS - _VALUES - 24
     heads = [(line, "title") for line in wrap(title, _TITLE)] + [(subtitle, "quiet")]
     heads += [(line, "") for line in wrap(chart.caption, _CAPTION)]
-    top, drawn = 12, []
+    top, elements = 12, []
     for words, name in heads:
         if words:
             top += 24
-            drawn.append(f'<text x="12" y="{top - 6}" class="{name}">{_safe(words)}</text>')
+            elements.append(f'<text x="12" y="{top - 6}" class="{name}">{_safe(words)}</text>')
     for row in chart.rows:
-        top += 6 if row.head and drawn else 0
+        top += 6 if row.head and elements else 0
         strong = ' class="strong"' if row.head else ""
         # Beside marks, a long name is drawn narrower: nothing here knows the widths of letters.
         long = not row.head and cell_len(visible(row.label)) > _LETTERS
@@ -306,15 +306,15 @@ def chart_svg(chart: Chart, *, title: str, subtitle: str = "") -> str:
         at = _WIDTH - _VALUES
         strong = ' class="strong"' if row.strong else ""
         value = f'<text x="{at}" y="{top + 15}"><tspan{strong}>{_safe(row.value)}</tspan>{note}</text>'
-        drawn += [label, marks, value]
+        elements += [label, marks, value]
         top += _HEIGHT
     if chart.unit:
-        drawn.append(f'<text class="quiet" x="12" y="{top + 14}">{_safe(chart.unit)}</text>')
-        drawn.append(f'<svg x="{_LABELS}" y="{top}" width="{track}" height="{_HEIGHT}">{_ticks(chart)}</svg>')
+        elements.append(f'<text class="quiet" x="12" y="{top + 14}">{_safe(chart.unit)}</text>')
+        elements.append(f'<svg x="{_LABELS}" y="{top}" width="{track}" height="{_HEIGHT}">{_ticks(chart)}</svg>')
         top += _HEIGHT
     legend, height = _legend_svg(chart, top + 14)
-    drawn.append(legend)
-    body = f'<g color="#1c2024">{hatches()}{"".join(drawn)}</g>'
+    elements.append(legend)
+    body = f'<g color="#1c2024">{hatches()}{"".join(elements)}</g>'
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height}" viewBox="0 0 {_WIDTH} {height}" '
         f'role="img" aria-label="{_safe(title)}"><style>{_STYLE}</style>'
@@ -324,12 +324,12 @@ def chart_svg(chart: Chart, *, title: str, subtitle: str = "") -> str:
 
 def _legend_svg(chart: Chart, top: int) -> tuple[str, int]:
     """The legend in as many lines as it needs, and where the picture ends."""
-    at, drawn = 12, []
+    at, elements = 12, []
     for mark, words in _legend(chart):
         wide = 40 + 7 * len(words)
         if at + wide > _WIDTH:
             at, top = 12, top + 18
-        drawn.append(f'<svg x="{at}" y="{top - 9}" width="20" height="12">{mark}</svg>')
-        drawn.append(f'<text class="quiet" x="{at + 25}" y="{top + 1}">{_safe(words)}</text>')
+        elements.append(f'<svg x="{at}" y="{top - 9}" width="20" height="12">{mark}</svg>')
+        elements.append(f'<text class="quiet" x="{at + 25}" y="{top + 1}">{_safe(words)}</text>')
         at += wide
-    return "".join(drawn), top + 12
+    return "".join(elements), top + 12

@@ -257,15 +257,15 @@ def _supplied(plan: PlanReport, times: float = 1.0) -> str:
 
 def _terms(plan: PlanReport) -> str:
     """What the need depends on, and what it is at the own rate of a GPU whose pace is a benchmark's."""
-    asked, own = plan.asked, ""
+    asked, recipe_need = plan.asked, ""
     if plan.pace is not None:
         recipe, as_fast = (plan.pace.facts[name] for name in ("recipe", "recipe_images_per_s"))
-        own = f"; at the rate of {recipe}, {_supplied(plan, float(as_fast) / plan.inputs['rate'].value)}"
+        recipe_need = f"; at the rate of {recipe}, {_supplied(plan, float(as_fast) / plan.inputs['rate'].value)}"
     layouts = {0: "parts of large files", 1: "whole files"}
     read = layouts.get(asked.images_per_file, f"shards of {asked.images_per_file:,} images")
     return (
         f"for {_accelerators(plan)} at {percent(asked.utilization)} of their rate, {percent(asked.use)} of a limit in "
-        f"use; {read} read in random order, caches cold{own}"
+        f"use; {read} read in random order, caches cold{recipe_need}"
     )
 
 
@@ -378,14 +378,14 @@ def _test(plan: PlanReport) -> Iterator[Part]:
     bandwidth = f"Bandwidth is what readers get; storage reads {amount(read)} that, which is what to buy."
     yield Table(head=head, lines=lines, caption=bandwidth if read.value > 1 else "")
     origin = {"workers": "its workers", "reads_in_flight": "by the reads in flight", "assumed": "assumed"}
-    each = -(-test.readers // asked.of_node)
-    readers = f"{counted(each, 'reader')} {_of_what(plan)[0]}: {origin[test.readers_from]}"
+    readers_per_rank = -(-test.readers // asked.of_node)
+    readers = f"{counted(readers_per_rank, 'reader')} {_of_what(plan)[0]}: {origin[test.readers_from]}"
     if several:
         # A rank for each accelerator, as many on all nodes.
         ranks = -(-asked.accelerators // test.nodes)
         launch = f"torchrun --nnodes {test.nodes} --nproc-per-node {ranks} {LAUNCHER} -m loaderprobe bandwidth PATH"
         yield Item(subject=several[0], text=f"on each; {readers}")
-        yield Command(text=f"{launch} --ranks {test.nodes}x{ranks} --readers {each}")
+        yield Command(text=f"{launch} --ranks {test.nodes}x{ranks} --readers {readers_per_rank}")
     yield Item(subject="One node", text=f"as root, so that names are cold too{'' if several else f'; {readers}'}")
     yield Command(text=f"loaderprobe bandwidth PATH --readers {test.readers} --drop-caches")
     if asked.checkpoint is not None:
@@ -406,9 +406,9 @@ def _promises(plan: PlanReport) -> Iterator[tuple[str, str, str]]:
     nodes = asked.accelerators / asked.of_node
     yield "bandwidth", f"≥{format_rate(test.bytes_per_s * nodes)}", f"≥{format_rate(test.bytes_per_s)}"
     if test.files_per_s is not None:
-        one = f"≥{grouped(test.files_per_s)}/s"
-        yield "files", f"≥{grouped(test.files_per_s * nodes)}/s", one
-        yield "opens of cold names", MISSING, one
+        files_per_s = f"≥{grouped(test.files_per_s)}/s"
+        yield "files", f"≥{grouped(test.files_per_s * nodes)}/s", files_per_s
+        yield "opens of cold names", MISSING, files_per_s
     bought = {need.name: f"≥{amount(need.to_buy)}" for need in plan.needs if need.to_buy is not None}
     if "capacity" in bought:
         yield _need_name(plan, "capacity"), bought["capacity"], bought["capacity"] if test.nodes == 1 else MISSING
@@ -428,7 +428,7 @@ def catalogue_document(entries: Sequence[CatalogueEntry], today: date) -> Docume
         title="Storage catalogue",
         sections=(
             Section(parts=table(entries, _ENTRY, caption=published)),
-            Section(title="Sources", parts=items((each.name, _entry_source(each, today)) for each in entries)),
+            Section(title="Sources", parts=items((entry.name, _entry_source(entry, today)) for entry in entries)),
             Section(parts=(use,)),
         ),
     )
@@ -442,9 +442,9 @@ def _limit(entry: CatalogueEntry, name: LimitName) -> str:
     if not figures:
         return MISSING
     shown = format_rate if name == "read_bytes_per_s" else "{:,.0f}".format
-    each = f" a {_ONE.get(entry.unit, entry.unit)}" if tiers or (amount and amount.per_unit) else ""
-    most = f", at most {shown(amount.at_most)}" if amount and amount.at_most else ""
-    return f"{'≥' if name in entry.at_least else ''}{span(figures, shown)}{each}{most}"
+    per_unit = f" a {_ONE.get(entry.unit, entry.unit)}" if tiers or (amount and amount.per_unit) else ""
+    maximum = f", at most {shown(amount.at_most)}" if amount and amount.at_most else ""
+    return f"{'≥' if name in entry.at_least else ''}{span(figures, shown)}{per_unit}{maximum}"
 
 
 def _clients(entry: CatalogueEntry) -> str:

@@ -13,10 +13,10 @@ from loaderprobe.render.format import visible
 Value = str | int | float | bool | None
 
 
-def interval_cells(name: str, found: Interval | None, *more: str) -> dict[str, Any]:
+def interval_cells(name: str, interval: Interval | None, *more: str) -> dict[str, Any]:
     """The figure; the ends of its interval and what `more` it has in columns of their own. None where none is known."""
     parts = {name: "value", **{f"{name}_{part}": part for part in ("low", "high", *more)}}
-    return {column: getattr(found, part) if found else None for column, part in parts.items()}
+    return {column: getattr(interval, part) if interval else None for column, part in parts.items()}
 
 
 def as_columns(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:

@@ -65,7 +65,7 @@ from loaderprobe.render.groups import (
     trains,
 )
 from loaderprobe.render.rows import Value, as_columns
-from loaderprobe.render.words import knee_words, message, place_words, remark_words, sentence
+from loaderprobe.render.words import knee_words, location_words, message, remark_words, sentence
 from loaderprobe.units import format_bytes, format_duration, join_words, significant
 
 _ONE_RANK = remark_words(Remark(code="one_rank"))
@@ -81,9 +81,9 @@ _TABLE_NOTE = (
 
 def sweep_document(report: Report) -> Document:
     """The first screen, then every configuration by device and cache state, then what it rests on."""
-    found, every = groups(report), report.configurations
+    by_device, every = groups(report), report.configurations
     failed = ((full_label(row, every), reasons(row).get("*", "")) for row in every if row.status == "failed")
-    copies = tuple(Paragraph(text=f"{remark_words(each)}.") for each in report.staging)
+    copies = tuple(Paragraph(text=f"{remark_words(remark)}.") for remark in report.staging)
     document = Document(
         title=title(report),
         sections=(
@@ -91,14 +91,14 @@ def sweep_document(report: Report) -> Document:
             Section(title="From a copy", parts=copies),
             Section(title="Models, devices and ranks", parts=tuple(_scaling(report)), panel="main"),
             Section(title="Every configuration", parts=tuple(_before_table(report))),
-            *(Section(title=group.title, parts=tuple(_of_group(report, group)), level=3) for group in found),
+            *(Section(title=group.title, parts=tuple(_of_group(report, group)), level=3) for group in by_device),
             *needs_sections(report)[1:],
             *panel_sections(report),
             Section(title="Failed", parts=items(failed)),
             Section(title="Ranks", parts=tuple(rank_parts(report))),
             Section(title="Epochs", parts=tuple(_epochs(report))),
             Section(title="Short benchmarks", parts=tuple(_short_runs(report))),
-            Section(title="GPU timeline", parts=tuple(part for group in found for part in window_parts(group))),
+            Section(title="GPU timeline", parts=tuple(part for group in by_device for part in window_parts(group))),
             Section(title="Notes", parts=items(notes(report))),
             Section(title=f"Not measured ({MISSING})", parts=tuple(missing(report))),
             Section(title="Data", parts=further(table(report.run.data, _DATA))),
@@ -156,12 +156,12 @@ def _of_group(report: Report, group: RowGroup) -> Iterator[Part]:
     more = OF_LAYOUTS if several("layout", group.rows) else ()
     columns = (
         Column("configuration", lambda row: label(row, group.rows)),
-        *(Column(one.head, one.shown) for one in (*TABLE, *more)),
+        *(Column(figure.head, figure.shown) for figure in (*TABLE, *more)),
         Column("bound", _bound),
         Column("speed-up if free → then limited by", gain_words),
     )
     yield from table(group.rows, columns)
-    yield from (Paragraph(text=one.help, tone="quiet", further=True) for one in more)
+    yield from (Paragraph(text=figure.help, tone="quiet", further=True) for figure in more)
     if noise := noise_words(row.verdict.accelerator_utilization for row in group.rows if row.verdict):
         yield Paragraph(text=f"Of alone{noise}.", tone="quiet")
     yield from _evidence(report, group)
@@ -187,28 +187,28 @@ def missing(report: Report) -> list[Item]:
         for damaged in report.run.damaged
         if (lost := _LOST.get(damaged.file.partition("/")[0]))
     ]
-    for reason, some in by_key(gone, lambda figure: figure[0]).items():
-        figures = join_words(list(dict.fromkeys(words_of(at) for _, at, _ in some)))
-        subject = f"{figures} ({_which(list({row.key: row for *_, row in some}.values()), report)})"
-        made.append(Item(subject=subject, text=reason, further=_COLUMNS.isdisjoint(at for _, at, _ in some)))
+    for reason, absent in by_key(gone, lambda figure: figure[0]).items():
+        figures = join_words(list(dict.fromkeys(words_of(at) for _, at, _ in absent)))
+        subject = f"{figures} ({_which(list({row.key: row for *_, row in absent}.values()), report)})"
+        made.append(Item(subject=subject, text=reason, further=_COLUMNS.isdisjoint(at for _, at, _ in absent)))
     return sorted(made, key=lambda item: item.further)
 
 
-def _which(some: Sequence[ConfigurationRow], report: Report) -> str:
-    if len(some) == 1:
-        return full_label(some[0], report.configurations)
-    return "all" if len(some) == len(measured(report.configurations)) else counted(len(some), "configuration")
+def _which(rows: Sequence[ConfigurationRow], report: Report) -> str:
+    if len(rows) == 1:
+        return full_label(rows[0], report.configurations)
+    return "all" if len(rows) == len(measured(report.configurations)) else counted(len(rows), "configuration")
 
 
 def notes(report: Report) -> list[tuple[str, str]]:
     """(where, note) for each different note on the run or a data set, and that a measurement left."""
     rows = measured(report.configurations)
     left = [(note, row) for row in rows for note in each_once(row.notes)]
-    found = by_key(left, lambda pair: subject_of(pair[0]))
+    by_subject = by_key(left, lambda pair: subject_of(pair[0]))
     said = each_once(note for note, _ in left)
     return [
         *((str(note.facts.get("data", "")), remark_words(note)) for note in report.run.notes),
-        *((_which([row for _, row in found[subject_of(note)]], report), remark_words(note)) for note in said),
+        *((_which([row for _, row in by_subject[subject_of(note)]], report), remark_words(note)) for note in said),
     ]
 
 
@@ -251,8 +251,8 @@ def title(report: Report) -> str:
 def measured_on(report: Report) -> str:
     """Storage, machine, day."""
     run, machine = report.run, report.environment
-    here = ((place, ", on this machine" * place.is_here) for place in machine.storage)
-    places = [f"{place.filesystem} ({join_words(place.devices) or place.kind}{said})" for place, said in here]
+    here = ((location, ", on this machine" * location.is_here) for location in machine.storage)
+    places = [f"{location.filesystem} ({join_words(location.devices) or location.kind}{on})" for location, on in here]
     storage = f" on {join_words(list(dict.fromkeys(places)))}" if places else ""
     gpus = join_words(list(dict.fromkeys(gpu.name for gpu in machine.gpus))) or "no GPU"
     return f"{storage}, {machine.cores_available:g} cores, {gpus}, {run.created_utc[:10]}"
@@ -280,9 +280,9 @@ def _machine(report: Report) -> Iterator[Part]:
         *((name, getattr(machine, name.lower()) or "not installed") for name in parts),
     )
     yield from items(known)
-    for place in machine.storage:
-        said = "; ".join([place_words(place), *map(remark_words, place.notes)])
-        yield Item(subject="Storage", text=f"{place.path}: {said}")
+    for location in machine.storage:
+        said = "; ".join([location_words(location), *map(remark_words, location.notes)])
+        yield Item(subject="Storage", text=f"{location.path}: {said}")
 
 
 def _evidence(report: Report, group: RowGroup) -> Iterator[Fold]:
@@ -309,10 +309,10 @@ def proof(row: ConfigurationRow) -> Iterator[Part]:
         head=("Resource", "Speed-up", "95 % interval", "How", "Then limits"),
         lines=tuple(_speedup_line(row, name) for name in resources_of(row)),
     )
-    evidence = [found for found in row.bound.evidence if not found.metric.startswith("speedups.")] if row.bound else []
+    evidence = [item for item in row.bound.evidence if not item.metric.startswith("speedups.")] if row.bound else []
     yield from table(evidence, EVIDENCE, caption="What else the verdict follows from")
     if row.verdict and row.verdict.gpu:
-        lines = tuple((each.words, each.shown(row)) for each in COUNTERS if each.get(row) is not None)
+        lines = tuple((counter.words, counter.shown(row)) for counter in COUNTERS if counter.get(row) is not None)
         yield Table(caption="The GPU while it trained", head=("Figure", "Value"), lines=lines)
     if row.detail and row.detail.ablations:
         yield Paragraph(text=f"{first_upper(remark_words(row.detail.ablations))}.", tone="quiet")
@@ -336,8 +336,8 @@ def _after(forecast: Forecast) -> str:
 _FORECAST = (
     Column("Change", lambda forecast: forecast.changed.replace("_", " ")),
     Column("To", lambda forecast: forecast.to),
-    Column("images/s", lambda forecast: rate(found.value) if (found := forecast.images_per_s) else MISSING),
-    Column("Range", lambda forecast: span((found.low, found.high), rate) if (found := forecast.images_per_s) else ""),
+    Column("images/s", lambda forecast: rate(speed.value) if (speed := forecast.images_per_s) else MISSING),
+    Column("Range", lambda forecast: span((speed.low, speed.high), rate) if (speed := forecast.images_per_s) else ""),
     Column("Then", _after),
 )
 
@@ -376,15 +376,15 @@ def _panel(
     """A chart for each device that has a figure, its rows by data set; `draw` gives None where there is none."""
     parts: list[Part] = []
     for group in groups(report):
-        found: list[ChartRow] = []
+        chart_rows: list[ChartRow] = []
         for line, rows in group.lines.items():
-            found.append(ChartRow(label=line, head=True))
+            chart_rows.append(ChartRow(label=line, head=True))
             for row in rows:
-                drawn = draw(row, row.verdict) if row.verdict else None
+                chart_row = draw(row, row.verdict) if row.verdict else None
                 empty = ChartRow(note="failed" if row.status == "failed" else "not measured")
-                found.append(replace(drawn or empty, label=loading(row)))
-        if any(bar.end for row in found for bar in row.bars):
-            parts.append(Chart(rows=tuple(found), caption=group.title, unit=unit, ends=f"workers,{unit}", **chart))
+                chart_rows.append(replace(chart_row or empty, label=loading(row)))
+        if any(bar.end for row in chart_rows for bar in row.bars):
+            parts.append(Chart(rows=tuple(chart_rows), caption=group.title, unit=unit, ends=f"workers,{unit}", **chart))
     return Section(title=title, parts=further(parts))
 
 
@@ -425,8 +425,8 @@ def _worker_time(row: ConfigurationRow, verdict: Verdict) -> ChartRow | None:
     spent = [*scaled, max(0.0, whole - sum(scaled))]
     parts = zip(TIME_OF_WORKER, (1e3 * seconds for seconds in spent), strict=True)
     bars = stacked((name, letter, length) for (name, letter, _words), length in parts)
-    most = max(range(len(spent)), key=lambda place: spent[place])
-    share = f"{percent(spent[most] / sum(spent))} {TIME_OF_WORKER[most][2].partition(' (')[0]}"
+    longest = max(range(len(spent)), key=lambda index: spent[index])
+    share = f"{percent(spent[longest] / sum(spent))} {TIME_OF_WORKER[longest][2].partition(' (')[0]}"
     return ChartRow(value=figure(bars[-1].end), note=share, bars=bars)
 
 
@@ -442,30 +442,30 @@ def _read(report: Report, row: ConfigurationRow, verdict: Verdict) -> ChartRow |
     supplies = (need.supply for need in report.needs if need.data == row.config.resolution and need.supply)
     best = None if row.config.cache == "warm" else next(supplies, None)
     least = "≥" if best and best.at_least else ""
-    most = best and best.limit.value
+    limit = best and best.limit.value
     return ChartRow(
         value=megabytes_per_s(read),
-        note=f"{percent(read / most)} of {least}{megabytes_per_s(most)}" if most else "",
+        note=f"{percent(read / limit)} of {least}{megabytes_per_s(limit)}" if limit else "",
         bars=(Bar(end=read / 1e6, tone="storage"),) if read >= _LEAST_READ else (),
-        level=most / 1e6 if most else None,
+        level=limit / 1e6 if limit else None,
         level_how="at least" if least else "measured",
     )
 
 
 def _scaling(report: Report) -> Iterator[Part]:
     """A line for each model, device and number of ranks; empty where nothing compares. One model needs no column."""
-    found = {scaling.configuration: scaling for scaling in report.scaling}
-    rows = [row for row in report.configurations if row.key in found]
-    apart = [name for name in ("resolution", "cache") if several(name, rows)]
-    named = ["model", *apart] if apart or several("model", rows) else []
+    scalings = {scaling.configuration: scaling for scaling in report.scaling}
+    rows = [row for row in report.configurations if row.key in scalings]
+    varied = [name for name in ("resolution", "cache") if several(name, rows)]
+    named = ["model", *varied] if varied or several("model", rows) else []
     columns = (
         Column("model", lambda row: ", ".join(str(OPTIONS[name].of(row.config)) for name in named)),
         Column("on", _on),
         Column("workers", lambda row: str(row.config.loader.workers or "serial") if several("workers", rows) else ""),
         Column("images/s", lambda row: f"{interval(row.images_per_s)}{', too noisy' * row.images_per_s.too_wide}"),
-        Column("speed-up", lambda row: _gained(found[row.key].speedup)),
-        Column("efficiency", lambda row: percent(share) if (share := found[row.key].efficiency) else ""),
-        Column("over CPU", lambda row: _gained(found[row.key].over_cpu)),
+        Column("speed-up", lambda row: _gained(scalings[row.key].speedup)),
+        Column("efficiency", lambda row: percent(share) if (share := scalings[row.key].efficiency) else ""),
+        Column("over CPU", lambda row: _gained(scalings[row.key].over_cpu)),
         Column("limited by", lambda row: bound_words(row.bound)),
     )
     if rows:
@@ -576,12 +576,12 @@ def epoch_cells(row: ConfigurationRow) -> dict[str, Value]:
 def _short_runs(report: Report) -> Iterator[Part]:
     """A table for each device where a full buffer was measured, or was to be."""
     known = ((group, [(row, row.buffer) for row in group.rows if row.buffer]) for group in groups(report))
-    asked = [(group, some) for group, some in known if any(each.how == "measured" or each.reason for _, each in some)]
-    for group, some in asked:
-        yield from table(some, _SHORT_RUNS, caption=group.title)
-        missing = dict.fromkeys(remark_words(effect.reason) for _, effect in some if effect.reason)
+    tables = [(group, runs) for group, runs in known if any(run.how == "measured" or run.reason for _, run in runs)]
+    for group, runs in tables:
+        yield from table(runs, _SHORT_RUNS, caption=group.title)
+        missing = dict.fromkeys(remark_words(run.reason) for _, run in runs if run.reason)
         yield from (Paragraph(text=f"Not measured: {reason}.", tone="quiet") for reason in missing)
-    if asked:
+    if tables:
         note = (
             "The rate over the first iterations, over the steady rate, minus 1, where the buffer was full before; for "
             "2 %: the iterations that are enough (estimated). loaderprobe explain sweep."

@@ -132,7 +132,7 @@ def _item(subject: str, text: str, width: int, *, indent: int = 2) -> Iterator[P
 
 def _tables(table: Table, width: int) -> Iterator[RenderableType]:
     """One; where its figures do not fit beside each other, several, each with the first column."""
-    natural, least = zip(*(_widths(table, place) for place in range(len(table.head))), strict=True)
+    natural, least = zip(*(_widths(table, index) for index in range(len(table.head))), strict=True)
     gap = 2 if sum(natural) + 2 * (len(natural) - 1) <= width else 1
     first = 1
     while first <= max(1, len(least) - 1):
@@ -143,36 +143,36 @@ def _tables(table: Table, width: int) -> Iterator[RenderableType]:
         places = [0, *range(first, last)]
         free = width - gap * (len(places) - 1)
         # Figures are never folded: where the width is short, it is their heads and the texts that are.
-        short = sum(natural[place] for place in places) > free
-        lacks = {place: 0 if short and place in table.right else natural[place] - least[place] for place in places}
+        short = sum(natural[index] for index in places) > free
+        lacks = {index: 0 if short and index in table.right else natural[index] - least[index] for index in places}
         # Each gets its least, and of the rest its share of what it lacks. Rich's own widths may add up to more than the
         # page has, and then the last column loses its ends.
-        spare = max(0, free - sum(least[place] for place in places))
+        spare = max(0, free - sum(least[index] for index in places))
         share = min(1.0, spare / max(1, sum(lacks.values())))
-        yield _table(table, {place: least[place] + int(share * lacks[place]) for place in places}, gap)
+        yield _table(table, {index: least[index] + int(share * lacks[index]) for index in places}, gap)
         first = max(last, first + 1)
 
 
-def _widths(table: Table, place: int) -> tuple[int, int]:
+def _widths(table: Table, index: int) -> tuple[int, int]:
     """Of a column, as it is and folded; figures and short names are not folded."""
-    head, *cells = [visible(cell_text(line[place])) for line in (table.head, *table.lines)]
+    head, *cells = [visible(cell_text(line[index])) for line in (table.head, *table.lines)]
     natural = max(cell_len(text) for cell in (head, *cells) for text in cell.split("\n"))
     name = max((cell_len(cell) for cell in cells), default=0)
-    unfolded = cells if place in table.right else [word for cell in cells for word in cell.split()]
+    unfolded = cells if index in table.right else [word for cell in cells for word in cell.split()]
     least = max([cell_len(text) for text in (*unfolded, *head.split())], default=0)
-    return natural, least if place else max(least if place in table.right else 0, min(name, _LONGEST_NAME))
+    return natural, least if index else max(least if index in table.right else 0, min(name, _LONGEST_NAME))
 
 
 def _table(table: Table, widths: Mapping[int, int], gap: int) -> RichTable:
     made = RichTable(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="dim")
-    for place, width in widths.items():
-        right = place in table.right
-        made.add_column(_cell(table.head[place]), justify="right" if right else "left", overflow="fold", width=width)
+    for index, width in widths.items():
+        right = index in table.right
+        made.add_column(_cell(table.head[index]), justify="right" if right else "left", overflow="fold", width=width)
     _, *others = widths
     for line in table.lines:
         # Of a table in parts, the first has every line.
-        if others[:1] in ([], [1]) or any(cell_text(line[place]) for place in others):
-            made.add_row(*(_cell(line[place]) for place in widths))
+        if others[:1] in ([], [1]) or any(cell_text(line[index]) for index in others):
+            made.add_row(*(_cell(line[index]) for index in widths))
     return made
 
 
@@ -189,19 +189,19 @@ def _chart(chart: Chart, width: int) -> Iterator[RenderableType]:
     names = [visible(row.label) for row in rows]
     ends = [visible(f"{row.value} {row.note}".strip()) for row in rows]
     values = min(max(map(cell_len, ends)), width // 2)
-    most = max(3 * width // 8, width - values - _LEAST_CELLS - 2)
-    labels = min(max(map(cell_len, (chart.unit, *names))), most)
+    longest = max(3 * width // 8, width - values - _LEAST_CELLS - 2)
+    labels = min(max(map(cell_len, (chart.unit, *names))), longest)
     cells = max(1, width - labels - values - 2)
     if chart.caption:
         yield _text(chart.caption, "dim")
-    drawn = RichTable(box=None, show_header=False, pad_edge=False, padding=(0, 1, 0, 0))
+    grid = RichTable(box=None, show_header=False, pad_edge=False, padding=(0, 1, 0, 0))
     for column in (labels, cells, values):
-        drawn.add_column(overflow="fold", width=column)
+        grid.add_column(overflow="fold", width=column)
     if chart.unit and cells >= _LEAST_CELLS:
-        drawn.add_row(_text(chart.unit), _text(_axis_text(chart, cells)), style="dim")
+        grid.add_row(_text(chart.unit), _text(_axis_text(chart, cells)), style="dim")
     for row, name, end in zip(rows, names, ends, strict=True):
-        drawn.add_row(_text(name, "bold" if row.head else ""), _cells(chart, row, cells), _text(end))
-    yield drawn
+        grid.add_row(_text(name, "bold" if row.head else ""), _cells(chart, row, cells), _text(end))
+    yield grid
     if chart.unit and any(row.bars or row.point for row in rows) and (entries := _legend(chart, rows)):
         # Lines end between entries only.
         joined = "  ".join(entry.replace(" ", _NO_BREAK) for entry in entries)
@@ -210,49 +210,49 @@ def _chart(chart: Chart, width: int) -> Iterator[RenderableType]:
 
 
 def _axis_text(chart: Chart, cells: int) -> str:
-    drawn = [" "] * cells
+    chars = [" "] * cells
     free = 0
     for tick in ticks(chart.low, chart.high):
         words = f"{tick:,.10g}"
         at = min(round(chart.on_axis(tick) / 100 * cells), cells - len(words))
         if at >= free:
-            drawn[at : at + len(words)] = words
+            chars[at : at + len(words)] = words
             free = at + len(words) + 1
-    return "".join(drawn)
+    return "".join(chars)
 
 
 def _cells(chart: Chart, row: ChartRow, cells: int) -> Text:
     """A block a cell; the whisker where no bar is, the level over it; an arrow where one goes on beyond the axis."""
 
-    def place(value: float) -> int:
+    def cell_at(value: float) -> int:
         return min(cells - 1, round(chart.on_axis(value) / 100 * cells))
 
-    drawn, styles = [" "] * cells, [""] * cells
+    chars, styles = [" "] * cells, [""] * cells
     if row.interval:
-        low, high = map(place, row.interval)
-        drawn[low : high + 1] = "╌" * (high + 1 - low)
+        low, high = map(cell_at, row.interval)
+        chars[low : high + 1] = "╌" * (high + 1 - low)
         if row.interval[1] > chart.high:
-            drawn[-1] = "▸"
+            chars[-1] = "▸"
     # Behind each other, short bars would be letters only.
     least = 1 if sum(bar.tone != BASE for bar in row.bars) == 1 else 3
     for bar in row.bars:
-        begin, end = place(bar.begin), round(chart.on_axis(bar.end) / 100 * cells)
+        begin, end = cell_at(bar.begin), round(chart.on_axis(bar.end) / 100 * cells)
         end = max(end, begin + 1) if bar.end > bar.begin else begin
-        drawn[begin:end] = _block(bar) * (end - begin)
+        chars[begin:end] = _block(bar) * (end - begin)
         styles[begin:end] = [STYLES.get(bar.tone, "")] * (end - begin)
         if bar.letter and end - begin >= least:
-            drawn[(begin + end) // 2] = bar.letter
+            chars[(begin + end) // 2] = bar.letter
         if bar.end > chart.high:
-            drawn[-1] = "▸"
+            chars[-1] = "▸"
     if row.level is not None and row.level <= chart.high:
-        at = place(row.level)
-        drawn[at] = "│" if row.level_how == "measured" else "╎"
+        at = cell_at(row.level)
+        chars[at] = "│" if row.level_how == "measured" else "╎"
     if row.point:
-        at = place(row.point.end)
-        drawn[at] = MARKS[row.point.how][2]
+        at = cell_at(row.point.end)
+        chars[at] = MARKS[row.point.how][2]
         styles[at] = STYLES.get(row.point.tone, "")
     text = Text()
-    for char, style in zip(drawn, styles, strict=True):
+    for char, style in zip(chars, styles, strict=True):
         text.append(char, style=style)
     return text
 
@@ -265,10 +265,10 @@ def _block(bar: Bar) -> str:
 
 def _legend(chart: Chart, rows: Sequence[ChartRow]) -> list[str]:
     """A text for each tone with the marks that it has in these rows, and for what else is drawn."""
-    drawn = [(bar.tone, _block(bar)) for row in rows for bar in row.bars]
-    drawn += [(row.point.tone, MARKS[row.point.how][2]) for row in rows if row.point]
+    marks = [(bar.tone, _block(bar)) for row in rows for bar in row.bars]
+    marks += [(row.point.tone, MARKS[row.point.how][2]) for row in rows if row.point]
     entries = [
-        f"{''.join(dict.fromkeys(mark for of, mark in drawn if of == tone))} {words}"
+        f"{''.join(dict.fromkeys(mark for of, mark in marks if of == tone))} {words}"
         for tone, words in tones_of(chart, rows).items()
     ]
     hows = how_known(bar for row in rows for bar in row.bars)

@@ -31,7 +31,7 @@ _MARKED: dict[MarkName, str] = {
     "optimizer_steps": "steps of the optimizer",
     "none": "no mark: all of the recording is one window",
 }
-_HELD = {
+_CALL_WORDS = {
     SHORT_GAPS: "gaps under 2 ms: small kernels, one by one", NO_FUNCTION: "no function on record: with_stack=True",
 }  # fmt: skip
 _NOT_KNOWN = {
@@ -47,34 +47,34 @@ def bound_sentence(bound: GapVerdict) -> str:
     return first_upper(message(f"gap.{bound.waits_for}", {"names": names}))
 
 
-def trace_document(found: TraceReport) -> Document:
+def trace_document(trace: TraceReport) -> Document:
     """What the GPU waits for, where a step's time goes, and what to do; then the host, the ranks and doubts."""
-    slow = None if found.waited_for is None else found.ranks[found.waited_for]
-    first = found.ranks[0]
-    ranks = f", {len(found.ranks)} recordings" if len(found.ranks) > 1 else ""
-    unknown = (_NOT_KNOWN[note.code] for note in (*found.notes, *first.notes) if note.code in _NOT_KNOWN)
-    timelines = timelines_chart([(_name(rank, found), rank.view) for rank in _shown(found)], "A typical stretch")
+    slow = None if trace.waited_for is None else trace.ranks[trace.waited_for]
+    first = trace.ranks[0]
+    ranks = f", {len(trace.ranks)} recordings" if len(trace.ranks) > 1 else ""
+    unknown = (_NOT_KNOWN[note.code] for note in (*trace.notes, *first.notes) if note.code in _NOT_KNOWN)
+    timelines = timelines_chart([(_name(rank, trace), rank.view) for rank in _shown(trace)], "A typical stretch")
     return Document(
-        title=f"{first.gpu or 'GPU (not named)'}{ranks}, {counted(found.steps, 'step')} of {_span(found)}",
-        headline=f"The others wait for {_name(slow, found)}" if slow else bound_sentence(found.bound).removesuffix("."),
-        subline=_condition(found, slow),
-        tone=found.bound.cause,
-        unsure=not found.bound.firm,
+        title=f"{first.gpu or 'GPU (not named)'}{ranks}, {counted(trace.steps, 'step')} of {_span(trace)}",
+        headline=f"The others wait for {_name(slow, trace)}" if slow else bound_sentence(trace.bound).removesuffix("."),
+        subline=_condition(trace, slow),
+        tone=trace.bound.cause,
+        unsure=not trace.bound.firm,
         sections=(
-            Section(title="Where a step's time goes", parts=(_time(found),), panel="main"),
-            Section(title="As fast, if it cost nothing", parts=tuple(_free(found)), panel="main"),
-            Section(title="Do next", parts=tuple(_next(found)), panel="side"),
-            Section(title="How sure", parts=tags(_sure(found)), panel="side"),
+            Section(title="Where a step's time goes", parts=(_time(trace),), panel="main"),
+            Section(title="As fast, if it cost nothing", parts=tuple(_free(trace)), panel="main"),
+            Section(title="Do next", parts=tuple(_next(trace)), panel="side"),
+            Section(title="How sure", parts=tags(_sure(trace)), panel="side"),
             Section(title="Not known", parts=tags(unknown), panel="side"),
-            Section(title="Ranks", parts=tuple(_ranks(found))),
-            Section(title="What held the host up", parts=_host(found)),
+            Section(title="Ranks", parts=tuple(_ranks(trace))),
+            Section(title="What held the host up", parts=_host(trace)),
             Section(title="Over time", parts=(timelines,)),
-            Section(title="Doubts", parts=tuple(_doubts(found))),
+            Section(title="Doubts", parts=tuple(_doubts(trace))),
         ),
     )
 
 
-def trace_columns(found: TraceReport) -> dict[str, list[Any]]:
+def trace_columns(trace: TraceReport) -> dict[str, list[Any]]:
     """One row a recording; units in the names."""
     return as_columns(
         {
@@ -89,58 +89,58 @@ def trace_columns(found: TraceReport) -> dict[str, list[Any]]:
             "occupancy_coverage": rank.use.occupancy_coverage,
             **values(rank, "wait_s", "syncs"),
         }
-        for rank in found.ranks
+        for rank in trace.ranks
     )
 
 
-def _condition(found: TraceReport, slow: TraceRank | None) -> str:
+def _condition(trace: TraceReport, slow: TraceRank | None) -> str:
     """The verdict with its figure; of a rank that others wait for, how far it is behind."""
     if slow:
         least_s = slow.gaps.seconds("communication")
-        more_s = max(rank.gaps.seconds("communication") for rank in found.ranks) - least_s
+        more_s = max(rank.gaps.seconds("communication") for rank in trace.ranks) - least_s
         return (
             f"in communication {_ms(least_s)} ms a step, another up to {_ms(more_s)} ms more. By itself: "
             f"{bound_sentence(slow.bound).removesuffix('.')} (estimated)"
         )
-    cause = "input" if found.bound.cause == "copy" else found.bound.cause
-    free = next((each for each in found.free if each.name == cause), None)
+    cause = "input" if trace.bound.cause == "copy" else trace.bound.cause
+    free = next((free for free in trace.free if free.name == cause), None)
     if free:
-        share = percent(found.gaps.share(*FREED[free.name]))
+        share = percent(trace.gaps.share(*FREED[free.name]))
         return f"{share} of a step; without, at most {significant(free.speedup)} times as fast (estimated)"
-    return f"kernels run {percent(found.use.kernel_busy)} of the time (estimated)"
+    return f"kernels run {percent(trace.use.kernel_busy)} of the time (estimated)"
 
 
-def _span(found: TraceReport) -> str:
+def _span(trace: TraceReport) -> str:
     """`178 ms`, the mean; `116 to 1076 ms (mean 819)` where steps vary."""
-    every = [step_s for rank in found.ranks for step_s in rank.steps_s]
-    if not any(note.code == "steps_vary" for rank in found.ranks for note in rank.notes):
-        return f"{_ms(found.step_s)} ms"
-    return f"{span(every, _ms)} ms (mean {_ms(found.step_s)})"
+    every = [step_s for rank in trace.ranks for step_s in rank.steps_s]
+    if not any(note.code == "steps_vary" for rank in trace.ranks for note in rank.notes):
+        return f"{_ms(trace.step_s)} ms"
+    return f"{span(every, _ms)} ms (mean {_ms(trace.step_s)})"
 
 
-def _time(found: TraceReport) -> Chart:
+def _time(trace: TraceReport) -> Chart:
     return Chart(
         rows=tuple(
             ChartRow(
                 label=MOMENTS[part].moment,
-                value=percent(found.gaps.share(part)),
-                note=f"{_ms(found.gaps.seconds(part))} ms",
-                bars=(Bar(end=100 * found.gaps.share(part), tone=MOMENTS[part].name, letter=MOMENTS[part].letter),),
+                value=percent(trace.gaps.share(part)),
+                note=f"{_ms(trace.gaps.seconds(part))} ms",
+                bars=(Bar(end=100 * trace.gaps.share(part), tone=MOMENTS[part].name, letter=MOMENTS[part].letter),),
             )
             for part in TIME_PARTS
-            if found.gaps.of(part)
+            if trace.gaps.of(part)
         ),
         unit="%",
         ends="part,share of a step",
     )
 
 
-def _free(found: TraceReport) -> Iterator[Part]:
+def _free(trace: TraceReport) -> Iterator[Part]:
     """Upper bounds: what is taken from one cause may go to another, as workers take cores from the host."""
-    worth = [free for free in found.free if free.speedup > 1 + OF_STEP / 4]
+    worth = [free for free in trace.free if free.speedup > 1 + OF_STEP / 4]
     if not worth:
         return
-    of = " of the slowest rank" if len(found.ranks) > 1 else ""
+    of = " of the slowest rank" if len(trace.ranks) > 1 else ""
     yield Chart(
         rows=tuple(
             ChartRow(
@@ -158,23 +158,23 @@ def _free(found: TraceReport) -> Iterator[Part]:
     )
 
 
-def _next(found: TraceReport) -> Iterator[Part]:
-    for advice in advice_on(found):
+def _next(trace: TraceReport) -> Iterator[Part]:
+    for advice in advice_on(trace):
         yield Paragraph(text=message(f"trace_advice.{advice.code}", advice.facts))
     yield Paragraph(text="What splits the input, where the training runs:")
-    for command in commands(found):
+    for command in commands(trace):
         yield Command(text=command)
 
 
-def _sure(found: TraceReport) -> Iterator[str]:
+def _sure(trace: TraceReport) -> Iterator[str]:
     yield "estimated; under a profiler the host is slower"
-    marks = [_MARKED[mark] for mark in dict.fromkeys(rank.marked for rank in found.ranks)]
-    yield f"{counted(found.steps, 'step')}, by {join_words(marks)}"
+    marks = [_MARKED[mark] for mark in dict.fromkeys(rank.marked for rank in trace.ranks)]
+    yield f"{counted(trace.steps, 'step')}, by {join_words(marks)}"
     yield (
-        f"GPU busy {percent(found.use.kernel_busy)}, SM efficiency {percent(found.use.sm_efficiency_estimated)}, "
-        f"occupancy {occupancy_words(found.use)}"
+        f"GPU busy {percent(trace.use.kernel_busy)}, SM efficiency {percent(trace.use.sm_efficiency_estimated)}, "
+        f"occupancy {occupancy_words(trace.use)}"
     )
-    if len(found.ranks) > 1 and found.waited_for is None and all(rank.gaps.communication_ns for rank in found.ranks):
+    if len(trace.ranks) > 1 and trace.waited_for is None and all(rank.gaps.communication_ns for rank in trace.ranks):
         yield "no rank waits for another for long"
 
 
@@ -183,28 +183,28 @@ def _short(name: str) -> str:
     return plain if len(plain) <= _LONGEST_NAME else f"…{plain[-_LONGEST_NAME:]}"
 
 
-def _name(rank: TraceRank, found: TraceReport) -> str:
+def _name(rank: TraceRank, trace: TraceReport) -> str:
     """Its rank, or its file; with the path where another recording has the same name."""
     if rank.rank is not None:
         return f"rank {rank.rank}"
-    names = [PurePath(each.path).name for each in found.ranks]
+    names = [PurePath(peer.path).name for peer in trace.ranks]
     name = PurePath(rank.path).name
     return _short(rank.path if names.count(name) > 1 else name)
 
 
-def _shown(found: TraceReport) -> tuple[TraceRank, ...]:
-    ordered = sorted(found.ranks, key=lambda rank: rank.gaps.communication_ns / rank.steps)
+def _shown(trace: TraceReport) -> tuple[TraceRank, ...]:
+    ordered = sorted(trace.ranks, key=lambda rank: rank.gaps.communication_ns / rank.steps)
     kept = first_and_last(ordered, _SHOWN_RANKS)
-    return tuple(rank for rank in found.ranks if rank in kept)
+    return tuple(rank for rank in trace.ranks if rank in kept)
 
 
-def _ranks(found: TraceReport) -> Iterator[Part]:
-    if len(found.ranks) == 1:
+def _ranks(trace: TraceReport) -> Iterator[Part]:
+    if len(trace.ranks) == 1:
         return
-    shown = _shown(found)
+    shown = _shown(trace)
     rows = [
         ChartRow(
-            label=_name(rank, found),
+            label=_name(rank, trace),
             value=_ms(rank.step_s),
             note=f"ms: {bound_sentence(rank.bound).removesuffix('.')}",
             bars=stacked(
@@ -213,20 +213,20 @@ def _ranks(found: TraceReport) -> Iterator[Part]:
         )
         for rank in shown
     ]
-    seen = [part for part in TIME_PARTS if any(rank.gaps.of(part) for rank in shown)]
+    parts = [part for part in TIME_PARTS if any(rank.gaps.of(part) for rank in shown)]
     yield Chart(
         rows=tuple(rows),
         unit="ms a step",
-        names=tuple((MOMENTS[part].name, f"{MOMENTS[part].letter} {MOMENTS[part].moment}") for part in seen),
+        names=tuple((MOMENTS[part].name, f"{MOMENTS[part].letter} {MOMENTS[part].moment}") for part in parts),
         ends="rank,ms a step",
     )
-    if left_out := len(found.ranks) - len(shown):
+    if left_out := len(trace.ranks) - len(shown):
         yield Paragraph(text=f"{left_out} ranks between those that communicate least and most are left out.")
 
 
-def _host(found: TraceReport) -> tuple[Part, ...]:
+def _host(trace: TraceReport) -> tuple[Part, ...]:
     """Calls that waited for the GPU, many short gaps, functions while it was idle, and next() of the loader."""
-    rank = found.ranks[found.waited_for or 0]
+    rank = trace.ranks[trace.waited_for or 0]
     least = OF_STEP * rank.step_s / 4
     lines = [
         ("waited for the GPU", _short(call.name), _ms(call.seconds), significant(call.count, 2))
@@ -234,27 +234,27 @@ def _host(found: TraceReport) -> tuple[Part, ...]:
         if call.seconds > least
     ]
     lines += [
-        ("GPU idle, the host was in", _HELD.get(held.name) or _short(held.name), _ms(held.seconds), "")
-        for held in rank.held
-        if held.seconds > least
+        ("GPU idle, the host was in", _CALL_WORDS.get(call.name) or _short(call.name), _ms(call.seconds), "")
+        for call in rank.held
+        if call.seconds > least
     ]
     if rank.wait_s:
         loader = _short(rank.loader.removeprefix("enumerate(DataLoader)#_").removesuffix(".__next__"))
         lines.append(("inside next()", loader, _ms(rank.wait_s), ""))
         lines.append(("of that, GPU idle", loader, _ms(rank.gaps.seconds("input")), ""))
-    columns = (Column(head, itemgetter(place)) for place, head in enumerate(("", "what", "ms a step", "calls a step")))
-    return table(lines, columns, caption=f"Of {_name(rank, found)}" if len(found.ranks) > 1 else "")
+    columns = (Column(head, itemgetter(index)) for index, head in enumerate(("", "what", "ms a step", "calls a step")))
+    return table(lines, columns, caption=f"Of {_name(rank, trace)}" if len(trace.ranks) > 1 else "")
 
 
-def _doubts(found: TraceReport) -> Iterator[Part]:
+def _doubts(trace: TraceReport) -> Iterator[Part]:
     """Each once, with the ranks that it is of where those are not all."""
-    notes = [(_name(rank, found), note) for rank in found.ranks for note in (*rank.notes, *found.notes)]
+    notes = [(_name(rank, trace), note) for rank in trace.ranks for note in (*rank.notes, *trace.notes)]
     doubts = [(name, note) for name, note in notes if note.code not in _NOT_KNOWN]
     for text, pairs in by_key(doubts, lambda pair: remark_words(pair[1])).items():
-        some = few([name for name, _ in pairs]) if len(pairs) < len(found.ranks) else []
-        yield Item(subject=join_words(some), text=f"{text if some else first_upper(text)}.")
-    for each in found.unread:
-        yield Item(subject="Not read", text=each.reason)
+        names = few([name for name, _ in pairs]) if len(pairs) < len(trace.ranks) else []
+        yield Item(subject=join_words(names), text=f"{text if names else first_upper(text)}.")
+    for unread in trace.unread:
+        yield Item(subject="Not read", text=unread.reason)
 
 
 def _ms(seconds: float) -> str:

@@ -21,40 +21,40 @@ _SHOWN, _BRIEF = 30, 10
 _UNITS = {True: "images/s", False: "samples/s"}
 
 
-def watch_document(found: WatchReport) -> Document:
+def watch_document(report: WatchReport) -> Document:
     """The verdict, the rate of training over time, then what the workers did."""
-    steps = sum(interval.steps for interval in found.intervals)
-    rates = [interval.images_per_s for interval in found.intervals if interval.images_per_s is not None]
-    rate = f"{span(rates)} {_UNITS[found.images]}, " if rates else ""
-    rank = f"rank 0 of {found.ranks}, " if found.ranks > 1 else ""
-    size = f", batches of {found.batch_size}" if found.batch_size else ""
-    few = f"too few training steps{', or other ranks limit' if found.ranks > 1 else ''}"
-    none = "steps run on a GPU" if found.on_gpu else few
+    steps = sum(interval.steps for interval in report.intervals)
+    rates = [interval.images_per_s for interval in report.intervals if interval.images_per_s is not None]
+    rate = f"{span(rates)} {_UNITS[report.images]}, " if rates else ""
+    rank = f"rank 0 of {report.ranks}, " if report.ranks > 1 else ""
+    size = f", batches of {report.batch_size}" if report.batch_size else ""
+    few = f"too few training steps{', or other ranks limit' if report.ranks > 1 else ''}"
+    none = "steps run on a GPU" if report.on_gpu else few
     return Document(
-        title=f"Watched training: {rank}{found.loader}, {workers_words(found.workers)}{size}",
-        headline=heading(found.bound) if found.bound else f"No verdict: {none}",
+        title=f"Watched training: {rank}{report.loader}, {workers_words(report.workers)}{size}",
+        headline=heading(report.bound) if report.bound else f"No verdict: {none}",
         subline=f"{rate}{counted(steps, 'step')}; estimated, as nothing was changed",
-        tone=tone(found.bound),
-        unsure=found.bound is None or not found.bound.firm,
-        sections=tuple(_sections(found)),
+        tone=tone(report.bound),
+        unsure=report.bound is None or not report.bound.firm,
+        sections=tuple(_sections(report)),
     )
 
 
-def _sections(found: WatchReport) -> Iterator[Section]:
-    unit = _UNITS[found.images]
-    rows, brief = (tuple(map(_row, first_and_last(found.intervals, most))) for most in (_SHOWN, _BRIEF))
+def _sections(report: WatchReport) -> Iterator[Section]:
+    unit = _UNITS[report.images]
+    rows, brief = (tuple(map(_row, first_and_last(report.intervals, limit))) for limit in (_SHOWN, _BRIEF))
     course = (Chart(rows=rows, unit=unit, ends=f"until,{unit}", brief=brief),) if rows else ()
     yield Section(title=f"{unit.capitalize()} over time", parts=course, panel="main")
-    yield Section(title="Why", parts=(Paragraph(text=explanation(found.bound)),) if found.bound else (), panel="side")
-    waits = ("what limits: on a GPU, steps end later than the loop sees",) if found.on_gpu else ()
+    yield Section(title="Why", parts=(Paragraph(text=explanation(report.bound)),) if report.bound else (), panel="side")
+    waits = ("what limits: on a GPU, steps end later than the loop sees",) if report.on_gpu else ()
     sure = (
         "estimated from waits and the workers' clocks; without --watch it comes from an experiment",
-        f"watching took {found.overhead_s:.2g} s of the training thread's CPU time",
+        f"watching took {report.overhead_s:.2g} s of the training thread's CPU time",
     )
-    ranks = ("what limits other ranks: where rank 0 waits for them, that is in its steps",) if found.ranks > 1 else ()
-    others = (f"waits for {join_words(found.others)} count as compute",) if found.others else ()
+    ranks = ("what limits other ranks: where rank 0 waits for them, that is in its steps",) if report.ranks > 1 else ()
+    others = (f"waits for {join_words(report.others)} count as compute",) if report.others else ()
     yield Section(title="How sure", parts=tags((*waits, *ranks, *others, *sure)), panel="side")
-    yield Section(title="Workers", parts=table(first_and_last(found.intervals, _SHOWN), _WORKERS))
+    yield Section(title="Workers", parts=table(first_and_last(report.intervals, _SHOWN), _WORKERS))
 
 
 def _row(interval: WatchedInterval) -> ChartRow:
@@ -75,9 +75,9 @@ _WORKERS = (
 )
 
 
-def watch_columns(found: WatchReport) -> dict[str, list[Any]]:
+def watch_columns(report: WatchReport) -> dict[str, list[Any]]:
     """One row an interval."""
-    rows = [values(interval) for interval in found.intervals]
+    rows = [values(interval) for interval in report.intervals]
     for row in rows:
         bound = row.pop("bound")
         row |= {"side": bound and bound.side, "cause": bound and bound.cause}
@@ -114,17 +114,17 @@ def without_verdict(processes: Sequence[Attached], exit_code: int = 0, *, import
         return [message(f"script.{code}", {"exit_code": exit_code})]
     # Of ranks, rank 0 speaks, unless it ran on another machine.
     leading = [process for process in processes if process.why_not != "follows"] or processes[:1]
-    lines = [line for process in leading for line in (not_measured(process), *_seen(process))]
+    lines = [line for process in leading for line in (not_measured(process), *_loader_lines(process))]
     if {"no_backward", "no_loader"} <= {process.why_not for process in leading}:
         lines.append(message("script.two_processes", {}))
     return lines
 
 
-def _seen(attached: Attached) -> Iterator[str]:
+def _loader_lines(attached: Attached) -> Iterator[str]:
     """An indented line for each loader, and what can be said of a training without one."""
     for loader in attached.loaders:
         yield f"  {message('seen.loader', {**values(loader), 'loader': loader})}"
-    if seen := attached.outside:
-        facts = {**values(seen), "most": 1 / (1 - seen.share) if seen.share < 0.99 else None}
+    if outside := attached.outside:
+        facts = {**values(outside), "most": 1 / (1 - outside.share) if outside.share < 0.99 else None}
         texts = [message(f"seen.{code}", facts) for code in ("calls", "place", "thread")]
         yield from (f"  {text}" for text in texts if text)

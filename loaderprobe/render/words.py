@@ -63,8 +63,8 @@ def _of_candidates(bound: Bound) -> dict[str, Any]:
     known = [(name, given[f"{name}_speedup"], given[f"{name}_how"]) for name in bound.candidates]
     alike = [message("part.alike", {"speedup": speedup, "how": how}) for _, speedup, how in known]
     facts: dict[str, Any] = {"alike": join_words(alike)}
-    for place, (name, speedup, how) in zip(("first", "second"), known, strict=False):
-        facts |= {place: name, f"{place}_speedup": speedup, f"{place}_how": how}
+    for ordinal, (name, speedup, how) in zip(("first", "second"), known, strict=False):
+        facts |= {ordinal: name, f"{ordinal}_speedup": speedup, f"{ordinal}_how": how}
     return facts
 
 
@@ -134,12 +134,12 @@ def enough_mark(there: float, wanted: float, *, at_least: bool = False) -> str:
     return ENOUGH_MARK[enough(there, wanted, at_least=at_least)]
 
 
-def place_words(place: StorageLocation) -> str:
+def location_words(location: StorageLocation) -> str:
     """`ext4 (block) mounted on /data from /dev/vdb1, device vda, read-ahead 128 KiB`."""
-    hidden = "" if place.kind in ("memory", "network", "fuse") else "not visible"
-    facts = {**values(place), "devices": join_words(place.devices) or hidden}
-    facts |= {"kind": ""} if place.kind == "unknown" else {}
-    return message("part.objects" if place.kind == "object" else "part.place", facts)
+    hidden = "" if location.kind in ("memory", "network", "fuse") else "not visible"
+    facts = {**values(location), "devices": join_words(location.devices) or hidden}
+    facts |= {"kind": ""} if location.kind == "unknown" else {}
+    return message("part.objects" if location.kind == "object" else "part.place", facts)
 
 
 def sweep_plan_words(plan: Sequence[Coded]) -> Iterator[str]:

@@ -35,9 +35,9 @@ def decode(kind: str, data: bytes, type_: type[T], source: str) -> T:
         envelope: dict[str, Any] = from_json(data, dict[str, Any])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise DamagedRun(source, f"is damaged: {error}") from error
-    found: tuple[Any, Any] = (envelope.get("schema"), envelope.get("schema_version"))
-    if found != (f"loaderprobe/{kind}", SCHEMA_VERSION):
-        shown = " version ".join(str(each)[:60] for each in found)
+    written: tuple[Any, Any] = (envelope.get("schema"), envelope.get("schema_version"))
+    if written != (f"loaderprobe/{kind}", SCHEMA_VERSION):
+        shown = " version ".join(str(part)[:60] for part in written)
         reason = f"is {shown}, not loaderprobe/{kind} version {SCHEMA_VERSION}"
         raise DamagedRun(source, reason, hint="render it with the loaderprobe that wrote it")
     try:
@@ -76,14 +76,14 @@ def check_numbers(tree: Any) -> None:
     """Raises BadValue for a number that no counter or clock gives: arithmetic with it would overflow."""
     todo = [tree]
     while todo:
-        each = todo.pop()
-        found = [*each.values()] if isinstance(each, dict) else each
-        kinds = set(map(type, found))
-        numbers = found if kinds <= {int, float} else [value for value in found if type(value) in (int, float)]
+        branch = todo.pop()
+        children = [*branch.values()] if isinstance(branch, dict) else branch
+        kinds = set(map(type, children))
+        numbers = children if kinds <= {int, float} else [value for value in children if type(value) in (int, float)]
         if numbers and not -MOST_NUMBER <= min(numbers) <= max(numbers) <= MOST_NUMBER:
             raise BadValue(f"a number in it is beyond {MOST_NUMBER:g}")
         if kinds & {dict, list}:
-            todo += [value for value in found if type(value) in (dict, list)]
+            todo += [value for value in children if type(value) in (dict, list)]
 
 
 def write_atomically(path: Path, data: bytes, option: str = "--out") -> None:
@@ -115,7 +115,7 @@ def written_whole(path: Path) -> Iterator[Path]:
         raise
 
 
-def check_place(path: Path, option: str = "--out") -> None:
+def check_folder(path: Path, option: str = "--out") -> None:
     """Raises BadValue and MissingPart, before anything takes long, where `path` can be no directory to write in."""
     with writing(path, option):
         nearest = next(parent for parent in (path, *path.absolute().parents) if parent.exists())
@@ -125,7 +125,7 @@ def check_place(path: Path, option: str = "--out") -> None:
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
 
-def file_place(path: Path, option: str) -> Path | None:
+def file_to_write(path: Path, option: str) -> Path | None:
     """Where to write the file that `option` names: a link stays, and leads there.
 
     None for a device, a pipe, or a file that is open here, as `/dev/stdout` may be. Raises BadValue for a directory,
@@ -136,12 +136,12 @@ def file_place(path: Path, option: str) -> Path | None:
             raise BadValue(f"{path} is a directory", hint=f"choose another path for {option}")
         if path.exists():
             with os.scandir("/dev/fd") as opened:
-                if not path.is_file() or any(os.path.samestat(path.stat(), each.stat()) for each in opened):
+                if not path.is_file() or any(os.path.samestat(path.stat(), entry.stat()) for entry in opened):
                     return None
-        place = Path(os.path.realpath(path)) if path.is_symlink() else path
-        place.parent.stat()
-    check_place(place.parent, option)
-    return place
+        target = Path(os.path.realpath(path)) if path.is_symlink() else path
+        target.parent.stat()
+    check_folder(target.parent, option)
+    return target
 
 
 @contextmanager

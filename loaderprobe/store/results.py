@@ -11,7 +11,7 @@ import msgspec
 
 from loaderprobe.errors import BadValue, DamagedRun, ForeignDirectory, LoaderprobeError, Refused, masked_text
 from loaderprobe.records.files import ONE_AT_A_TIME, from_json
-from loaderprobe.store.codec import check_numbers, check_place, read, write_atomically, writing
+from loaderprobe.store.codec import check_folder, check_numbers, read, write_atomically, writing
 
 RESULT = "result.json"
 REPORT = "report.html"
@@ -46,7 +46,7 @@ def check_out(path: Path, ours: Container[str] = ()) -> None:
         if path.is_dir() and any(entry.name not in ours for entry in path.iterdir()):
             kept = Refused if holds_result(path) else ForeignDirectory
             raise kept(f"{path} is not empty", hint="choose another place with --out")
-    check_place(path)
+    check_folder(path)
 
 
 def read_result(path: Path, type_of: Callable[[str], type[Any] | None]) -> Any:
@@ -57,10 +57,10 @@ def read_result(path: Path, type_of: Callable[[str], type[Any] | None]) -> Any:
     file = path / RESULT if path.is_dir() else path
     tree = _tree(file)
     schema = str(tree.get("schema")) if isinstance(tree, dict) else ""
-    found = type_of(schema)
-    if found is None:
+    record_type = type_of(schema)
+    if record_type is None:
         raise DamagedRun(str(file), f"is another result: its schema is {schema[:60]!r}", hint=MEASURE_AGAIN)
-    return _record(tree, found, file)
+    return _record(tree, record_type, file)
 
 
 def _tree(path: Path) -> Any:
@@ -85,12 +85,12 @@ def _record(tree: Any, type_: type[Any], path: Path) -> Any:
     """The record of that type, of the version that is written today or of one before it. Raises DamagedRun."""
     usual = {field.name: field.default for field in fields(type_)}
     wanted = (usual["schema"], usual["schema_version"])
-    found = (tree.get("schema"), tree.get("schema_version")) if isinstance(tree, dict) else (None, None)
+    written = (tree.get("schema"), tree.get("schema_version")) if isinstance(tree, dict) else (None, None)
     later = None
-    if found != wanted:
+    if written != wanted:
         from loaderprobe.store.earlier import EARLIER
 
-        later = next((make for known, make in EARLIER if known == found and known[0] == wanted[0]), None)
+        later = next((make for known, make in EARLIER if known == written and known[0] == wanted[0]), None)
         if later is None:
             raise DamagedRun(str(path), f"is no {wanted[0]} of version {wanted[1]}", hint=MEASURE_AGAIN)
     try:

@@ -71,7 +71,7 @@ class RunDirectory:
             for part in PARTS:
                 make_directory(path / part)
             for file_set in files:
-                write_atomically(run._place("files", file_set.fingerprint), encode("files", file_set))
+                write_atomically(run._file("files", file_set.fingerprint), encode("files", file_set))
             write_atomically(path / "run.json", encode("run", record))
         return run
 
@@ -109,9 +109,9 @@ class RunDirectory:
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Hold the run for writing. Raises Locked when another process does, MissingPart without permission."""
-        with ExitStack() as held:
+        with ExitStack() as locks:
             with writing(self.path):
-                held.enter_context(lock_directory(self.path))
+                locks.enter_context(lock_directory(self.path))
             yield
 
     def ask(self, spec: SweepSpec) -> None:
@@ -122,26 +122,26 @@ class RunDirectory:
 
     def files(self, fingerprint: str) -> FileSet:
         """The file set with this fingerprint. Raises DamagedRun when it is not there or cannot be used."""
-        path = self._place("files", fingerprint)
-        found = stored("files", FileSet, path)
-        if found is None:
+        path = self._file("files", fingerprint)
+        file_set = stored("files", FileSet, path)
+        if file_set is None:
             raise DamagedRun(str(path), "is missing from the run", hint="measure again into a new directory")
-        if found.fingerprint != fingerprint:
+        if file_set.fingerprint != fingerprint:
             raise DamagedRun(str(path), "is damaged: it holds other files than its name says")
-        _check_paths(found, path)
-        return found
+        _check_paths(file_set, path)
+        return file_set
 
     def ceiling(self, fingerprint: str) -> StorageCeiling | None:
         """What is known of the storage under a file set; None when it was never measured. Raises DamagedRun."""
-        path = self._place("ceilings", fingerprint)
-        found = stored("ceiling", StorageCeiling, path)
-        if found is not None and found.data != fingerprint:
+        path = self._file("ceilings", fingerprint)
+        ceiling = stored("ceiling", StorageCeiling, path)
+        if ceiling is not None and ceiling.data != fingerprint:
             raise DamagedRun(str(path), "is damaged: it is of other files than its name says")
-        return found
+        return ceiling
 
     def save_ceiling(self, ceiling: StorageCeiling) -> None:
         """Keep a ceiling; it replaces what was known of the same file set."""
-        write_in_folder(self._place("ceilings", ceiling.data), encode("ceiling", ceiling))
+        write_in_folder(self._file("ceilings", ceiling.data), encode("ceiling", ceiling))
 
     def save(self, result: Measurement | RunFailure) -> None:
         """Keep a result; a measurement replaces the failure of an earlier try."""
@@ -149,20 +149,20 @@ class RunDirectory:
             self._save_measurement(result)
             # One that stays has no say beside a measurement.
             with suppress(OSError):
-                self._place("failures", result.config.key).unlink(missing_ok=True)
+                self._file("failures", result.config.key).unlink(missing_ok=True)
         else:
-            write_atomically(self._place("failures", result.config.key), encode("failure", result))
+            write_atomically(self._file("failures", result.config.key), encode("failure", result))
 
     def study(self, kind: str, key: str) -> Prefilled | EpochsMeasured | DamagedFile | None:
         """A study of a configuration; None where there is none. `kind` is of STUDIES."""
-        found: Prefilled | EpochsMeasured | DamagedFile | None = self._result(
-            kind, STUDIES[kind], self._place(kind, key), key
+        study: Prefilled | EpochsMeasured | DamagedFile | None = self._result(
+            kind, STUDIES[kind], self._file(kind, key), key
         )
-        return found
+        return study
 
-    def save_study(self, kind: str, found: Prefilled | EpochsMeasured) -> None:
+    def save_study(self, kind: str, study: Prefilled | EpochsMeasured) -> None:
         """Keep it; it replaces an earlier one."""
-        write_in_folder(self._place(kind, found.config.key), encode(kind, found))
+        write_in_folder(self._file(kind, study.config.key), encode(kind, study))
 
     def has_measurement(self, key: str) -> bool:
         """True when the configuration need not be measured again: a damaged measurement is none."""
@@ -176,12 +176,12 @@ class RunDirectory:
         measured = self._measurement(key)
         if isinstance(measured, Measurement):
             return measured
-        failed = self._result("failure", RunFailure, self._place("failures", key), key)
+        failed = self._result("failure", RunFailure, self._file("failures", key), key)
         return failed if isinstance(failed, RunFailure) else measured or failed
 
     def _save_measurement(self, measured: Measurement) -> None:
         """Ranks have files of their own; the measurement itself has what they saw until all of these are there."""
-        path = self._place("measurements", measured.config.key)
+        path = self._file("measurements", measured.config.key)
         if measured.by_rank:
             write_atomically(path, encode("measurement", measured))
         for rank in measured.by_rank:
@@ -189,12 +189,12 @@ class RunDirectory:
         write_atomically(path, encode("measurement", replace(measured, by_rank=())))
 
     def _measurement(self, key: str) -> Measurement | DamagedFile | None:
-        path = self._place("measurements", key)
-        found = self._result("measurement", Measurement, path, key)
-        if not isinstance(found, Measurement) or found.config.ranks == 1 or found.by_rank:
-            return found
+        path = self._file("measurements", key)
+        measured = self._result("measurement", Measurement, path, key)
+        if not isinstance(measured, Measurement) or measured.config.ranks == 1 or measured.by_rank:
+            return measured
         try:
-            return replace(found, by_rank=tuple(_read_rank(path, rank, found) for rank in range(found.ranks)))
+            return replace(measured, by_rank=tuple(_read_rank(path, rank, measured) for rank in range(measured.ranks)))
         except DamagedRun as error:
             return self.damaged(error)
 
@@ -204,14 +204,14 @@ class RunDirectory:
 
     def _result(self, kind: str, type_: type[R], path: Path, key: str) -> R | DamagedFile | None:
         try:
-            found = stored(kind, type_, path)
-            if found is not None and found.config.key != key:
+            record = stored(kind, type_, path)
+            if record is not None and record.config.key != key:
                 raise DamagedRun(str(path), "is damaged: it is of another configuration than its name says")
         except DamagedRun as error:
             return self.damaged(error)
-        return found
+        return record
 
-    def _place(self, folder: str, name: str) -> Path:
+    def _file(self, folder: str, name: str) -> Path:
         """Of a file of the run. Raises BadValue for a name that is no key and no fingerprint: it may lead elsewhere."""
         if not _NAME.fullmatch(name):
             raise BadValue(f"{name!r} names no file of a run", hint="restore run.json from a copy")
@@ -240,12 +240,12 @@ def _check_paths(files: FileSet, source: Path) -> None:
 def _read_rank(measurement: Path, rank: int, of: Measurement) -> RankSeen:
     """What a rank saw, in as many segments as the measurement has. Raises DamagedRun."""
     path = _of_rank(measurement, rank)
-    seen = stored("rank", RankSeen, path)
-    if seen is None:
+    rank_record = stored("rank", RankSeen, path)
+    if rank_record is None:
         raise DamagedRun(str(path), "is missing from the run")
-    if seen.rank != rank or len(seen.steps) != len(of.segments):
+    if rank_record.rank != rank or len(rank_record.steps) != len(of.segments):
         raise DamagedRun(str(path), "is damaged: it is of another measurement")
-    return seen
+    return rank_record
 
 
 def _of_rank(measurement: Path, rank: int) -> Path:

@@ -52,22 +52,22 @@ def _fuse_counters(location: StorageLocation) -> dict[str, int]:
         # Unmounted since, and another mount has its number.
         _servers_of.cache_clear()
         servers = _servers_of(connection, PROC)
-    found = [io_counters(server.parents[1]) for server in servers]
-    if not found or not all(found):
+    readings = [io_counters(server.parents[1]) for server in servers]
+    if not readings or not all(readings):
         return {}
-    return {name: sum(counters[name] for counters in found) for name in ("rchar", "syscr")}
+    return {name: sum(counters[name] for counters in readings) for name in ("rchar", "syscr")}
 
 
 @lru_cache(maxsize=8)
 def _servers_of(connection: int, proc: Path) -> tuple[Path, ...]:
     """Of each process with the FUSE connection open, the entry in fdinfo; it has the number of its file system."""
-    found: list[Path] = []
+    servers: list[Path] = []
     for files in proc.glob("[0-9]*/fd"):
         with suppress(OSError):  # of another user, or ended meanwhile
             names = [file.name for file in files.iterdir() if str(file.readlink()) == "/dev/fuse"]
             infos = [files.parent / "fdinfo" / name for name in names]
-            found += [info for info in infos if _serves(info, connection)][:1]
-    return tuple(found)
+            servers += [info for info in infos if _serves(info, connection)][:1]
+    return tuple(servers)
 
 
 def _serves(info: Path, connection: int) -> bool:
@@ -79,17 +79,17 @@ def _of_nfs(mount_point: str) -> list[list[str]]:
 
     Empty where the file cannot be read, which only its owner may. Mounts of one export share their counters.
     """
-    found: list[list[str]] = []
+    lines: list[list[str]] = []
     within = False
     for line in read_proc(PROC / "self/mountstats").decode(errors=NOT_UTF_8).splitlines():
         if line.startswith(("device ", "no device ")):
             # device SOURCE mounted on POINT with fstype TYPE ..., spaces within a name written as \040
             point = line.partition(" mounted on ")[2].partition(" with fstype ")[0]
             within = unescape(point) == mount_point
-            found = [] if within else found
+            lines = [] if within else lines
         elif within:
-            found.append(line.split())
-    return found
+            lines.append(line.split())
+    return lines
 
 
 def unescape(text: str) -> str:
@@ -210,7 +210,7 @@ def _describe(path: Path, mount: _Mount, above: frozenset[str]) -> StorageLocati
     if kind == "overlay":
         layers = tuple(_beneath(name, above) for name in _layers(mount.options))
         devices = tuple(dict.fromkeys(device for layer in layers if layer for device in layer.devices))
-        ahead = [each.read_ahead_bytes for each in layers if each and each.read_ahead_bytes is not None]
+        ahead = [layer.read_ahead_bytes for layer in layers if layer and layer.read_ahead_bytes is not None]
         read_ahead = max(ahead, default=None)
         notes = _notes_of_layers(layers)
     else:
@@ -288,14 +288,14 @@ def _note_of_loop(loop: str, above: frozenset[str]) -> Remark:
     file = _of_loop(loop, "backing_file")
     if file is None:
         return Remark(code="loop_hidden", facts={"device": loop})
-    place = _beneath(file, above)
+    location = _beneath(file, above)
     cache = "none" if _of_loop(loop, "dio") == "1" else "own_cache"
     facts: dict[str, float | str] = {"device": loop, "file": file, "cache": cache}
-    if place is None:
+    if location is None:
         return Remark(code="loop_file_hidden", facts=facts)
-    if place.kind == "memory":
+    if location.kind == "memory":
         facts["cache"] = "in_memory"
-    facts |= {"filesystem": place.filesystem, "under": ", ".join(place.devices) or place.kind}
+    facts |= {"filesystem": location.filesystem, "under": ", ".join(location.devices) or location.kind}
     return Remark(code="loop_file", facts=facts)
 
 
@@ -305,19 +305,19 @@ def _of_loop(loop: str, attribute: str) -> str | None:
     return None
 
 
-def _below(loop: str, seen: frozenset[str]) -> frozenset[str] | None:
+def _below(loop: str, passed: frozenset[str]) -> frozenset[str] | None:
     """All devices under the file of a loop device, however deep; None when they are not visible."""
     file = _of_loop(loop, "backing_file")
-    place = _beneath(file, frozenset()) if file and loop not in seen else None
-    if place is None or (not place.devices and place.kind in ("overlay", "unknown")):
+    location = _beneath(file, frozenset()) if file and loop not in passed else None
+    if location is None or (not location.devices and location.kind in ("overlay", "unknown")):
         return None
-    below = frozenset(place.devices)
-    for deeper in place.devices:
+    below = frozenset(location.devices)
+    for deeper in location.devices:
         if deeper.startswith("loop"):
-            found = _below(deeper, seen | {loop})
-            if found is None:
+            under = _below(deeper, passed | {loop})
+            if under is None:
                 return None
-            below |= found
+            below |= under
     return below
 
 
@@ -360,24 +360,24 @@ def _devices(mount: _Mount) -> tuple[str, ...]:
 
 def _read_ahead_bytes(mount: _Mount) -> int | None:
     """Of the backing device of the file system, which NFS, FUSE, dm and loop devices each have of their own."""
-    places = [SYS / "class/bdi" / mount.device, SYS / "class/bdi" / f"{mount.device}-fuseblk"]
+    folders = [SYS / "class/bdi" / mount.device, SYS / "class/bdi" / f"{mount.device}-fuseblk"]
     device = (SYS / "dev/block" / mount.device).resolve()
     # A partition has that of its disk; btrfs one that is named by its volume.
-    places += [(device.parent if (device / "partition").exists() else device) / "queue"]
+    folders += [(device.parent if (device / "partition").exists() else device) / "queue"]
     source = None if device.exists() else _number_of(mount.source)
     if source is not None:
-        places += [path / "bdi" for path in _btrfs_of(source)]
-    for place in places:
+        folders += [path / "bdi" for path in _btrfs_of(source)]
+    for folder in folders:
         with suppress(OSError, ValueError):
-            return int((place / "read_ahead_kb").read_text()) * 1024
+            return int((folder / "read_ahead_kb").read_text()) * 1024
     return None
 
 
 def _number_of(source: str) -> str | None:
     """Major and minor number of a device by its node, or, where a container has no node, by its kernel name."""
     with suppress(OSError):
-        found = Path(source).stat()
-        return f"{os.major(found.st_rdev)}:{os.minor(found.st_rdev)}" if stat.S_ISBLK(found.st_mode) else None
+        status = Path(source).stat()
+        return f"{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}" if stat.S_ISBLK(status.st_mode) else None
     with suppress(OSError):
         return (SYS / "class/block" / source.removeprefix("/dev/") / "dev").read_text().strip()
     return None

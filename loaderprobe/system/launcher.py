@@ -129,8 +129,8 @@ def own_gpu(variables: Variables, number: int, gpus: int) -> str | None:
     fewer. A variable and no call, since every thread of the process obeys it, and nothing touches the driver by it.
     """
     shown = variables.get(VISIBLE)
-    seen = [str(index) for index in range(gpus)] if shown is None else [word.strip() for word in shown.split(",")]
-    return seen[number] if len(seen) > 1 and number < len(seen) else None
+    visible = [str(index) for index in range(gpus)] if shown is None else [word.strip() for word in shown.split(",")]
+    return visible[number] if len(visible) > 1 and number < len(visible) else None
 
 
 OWN = Path("/proc/self/fd")
@@ -161,7 +161,7 @@ def interface_of(address: str) -> str:
     """The interface that has this address of ours; empty where none has."""
     for name, addresses in psutil.net_if_addrs().items():
         # Those of IPv6 may end with the interface.
-        if address and any(own.address.partition("%")[0] == address for own in addresses):
+        if address and any(entry.address.partition("%")[0] == address for entry in addresses):
             return name
     return ""
 

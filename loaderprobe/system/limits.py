@@ -16,7 +16,7 @@ from typing import TypeVar
 from loaderprobe.system.host import cores_allowed
 from loaderprobe.system.process import read_proc
 
-Found = TypeVar("Found")
+Answer = TypeVar("Answer")
 SELF = Path("/proc/self")
 MEMINFO = Path("/proc/meminfo")
 PEAK_FROM_HERE = "5"
@@ -49,8 +49,8 @@ def peak_bytes(process: Path = SELF) -> int:
 
 def _field(file: Path, name: str) -> int | None:
     """A line `name:  123 kB`."""
-    found = re.search(rf"^{name}:\s+(\d+) kB".encode(), read_proc(file), re.MULTILINE)
-    return int(found[1]) * 1024 if found else None
+    match = re.search(rf"^{name}:\s+(\d+) kB".encode(), read_proc(file), re.MULTILINE)
+    return int(match[1]) * 1024 if match else None
 
 
 ROOT = Path("/sys/fs/cgroup")
@@ -59,19 +59,19 @@ _UNLIMITED = 1 << 60
 """Version 1 writes a number beyond all memory where it means no limit."""
 
 
-def _in_cgroups(ask: Callable[[Path], Found | None], controller: str, root: Path, membership: Path) -> list[Found]:
+def _in_cgroups(ask: Callable[[Path], Answer | None], controller: str, root: Path, membership: Path) -> list[Answer]:
     """What this process's cgroups of one controller and their parents say, of both versions; some may not exist."""
-    found: list[Found] = []
+    answers: list[Answer] = []
     for line in filter(None, os.fsdecode(read_proc(membership)).split("\n")):
         _, controllers, path = line.split(":", 2)
         if controllers and controller not in controllers.split(","):
             continue
         bases = [root / controllers, root / controller] if controllers else [root, root / "unified"]
         for base in bases:
-            own = base / path.lstrip("/")
-            directories = (own, *(parent for parent in own.parents if parent.is_relative_to(base)))
-            found += [each for each in map(ask, directories) if each is not None]
-    return found
+            cgroup = base / path.lstrip("/")
+            directories = (cgroup, *(parent for parent in cgroup.parents if parent.is_relative_to(base)))
+            answers += [answer for answer in map(ask, directories) if answer is not None]
+    return answers
 
 
 def memory_left_bytes(root: Path = ROOT, membership: Path = MEMBERSHIP, meminfo: Path = MEMINFO) -> int | None:
@@ -129,20 +129,20 @@ def _quota(directory: Path) -> tuple[str, float] | None:
             quota, period = (directory / "cpu.max").read_text().split()
         else:
             quota, period = ((directory / f"cpu.cfs_{name}_us").read_text() for name in ("quota", "period"))
-        place, cores = directory.stat(), int(quota) / int(period)
+        status, cores = directory.stat(), int(quota) / int(period)
     except (OSError, ValueError):
         return None  # no controller here, or `max`: no limit from this directory
-    return (f"{place.st_dev}:{place.st_ino}", cores) if cores > 0 else None
+    return (f"{status.st_dev}:{status.st_ino}", cores) if cores > 0 else None
 
 
 def cpu_model(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
     """The processor's name; the architecture where the kernel gives none, and on ARM `implementer/part` after it."""
-    found: dict[str, str] = {}
+    fields: dict[str, str] = {}
     for line in read_proc(cpuinfo).decode().splitlines():
         name, _, value = line.partition(":")
-        found.setdefault(name.strip(), value.strip())
-    of_arm = "/".join(found[name] for name in ("CPU implementer", "CPU part") if name in found)
-    return found.get("model name") or f"{platform.machine()} {of_arm}".strip()
+        fields.setdefault(name.strip(), value.strip())
+    of_arm = "/".join(fields[name] for name in ("CPU implementer", "CPU part") if name in fields)
+    return fields.get("model name") or f"{platform.machine()} {of_arm}".strip()
 
 
 SHARED_MEMORY = Path("/dev/shm")

@@ -106,14 +106,14 @@ class Mapping(NamedTuple):
 
 def mappings(wanted: Callable[[str], bool] = lambda _: True) -> list[Mapping]:
     """Those of this process with such paths, in the order of their addresses; none where they are not readable."""
-    found = []
+    listed = []
     with suppress(OSError):
         for line in _lines(OWN / "maps"):
             span, access, _, device, inode, *name = line.split(maxsplit=5)
             if wanted(path := "".join(name)):
                 begin, _, end = span.partition("-")
-                found.append(Mapping(int(begin, 16), int(end, 16), access, device, inode, path))
-    return found
+                listed.append(Mapping(int(begin, 16), int(end, 16), access, device, inode, path))
+    return listed
 
 
 def _lines(path: Path) -> list[str]:
@@ -125,9 +125,9 @@ def _of_files(paths: Collection[str] | None = None) -> list[Mapping]:
     """Mappings of these files; else of data files: a file with any part mapped as code is a library."""
     if paths is not None:
         return mappings(paths.__contains__)
-    found = mappings(lambda path: may_hold_data(path) and not path.endswith(" (deleted)"))
-    code = {mapping.path for mapping in found if "x" in mapping.access}
-    return [mapping for mapping in found if mapping.path not in code]
+    of_data = mappings(lambda path: may_hold_data(path) and not path.endswith(" (deleted)"))
+    code = {mapping.path for mapping in of_data if "x" in mapping.access}
+    return [mapping for mapping in of_data if mapping.path not in code]
 
 
 def _changed() -> set[int]:
@@ -156,10 +156,10 @@ def _flags(info: Path) -> int:
 
 
 def _sizes(paths: Collection[str]) -> dict[str, int]:
-    found = {}
+    sizes = {}
     for path in sorted(paths):
         with suppress(OSError):
             state = os.stat(path)  # noqa: PTH116  # names, not paths: there may be thousands
             if stat.S_ISREG(state.st_mode):
-                found[path] = state.st_size
-    return found
+                sizes[path] = state.st_size
+    return sizes

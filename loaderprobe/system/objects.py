@@ -85,10 +85,10 @@ class ObjectStore:
         The name is empty for a URL that is itself an object. Raises BadValue, or MissingPart without permission.
         """
         if self.family == "http" and not self.root.endswith("/"):
-            found = self._answer(self.filesystem.info, self.root)
-            if found.get("mimetype") == "text/html":
+            info = self._answer(self.filesystem.info, self.root)
+            if info.get("mimetype") == "text/html":
                 raise BadValue(f"{self.url} is a page, not an object", hint="give the URL of a folder with a final /")
-            yield "", found["size"]
+            yield "", info["size"]
             return
         folders = [self.root]
         while folders:

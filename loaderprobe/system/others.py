@@ -57,12 +57,12 @@ class OthersMeter:
         before, after = self._before, self._read()
         if before is None or after is None or after.now_ns <= before.now_ns:
             return None
-        own = _used(before, after)
+        own_ticks = _used(before, after)
         return Others(
             span_ns=after.now_ns - before.now_ns,
             cores=len(self._cores) or cores_total(),
-            cpu_ns=max(0, after.busy - before.busy - own) * TICK_NS,
-            own_cpu_ns=max(0, own) * TICK_NS,
+            cpu_ns=max(0, after.busy - before.busy - own_ticks) * TICK_NS,
+            own_cpu_ns=max(0, own_ticks) * TICK_NS,
             own_read_bytes=_read_bytes(before.tree, after.tree),
             steal_ns=max(0, after.steal - before.steal) * TICK_NS,
         )
@@ -79,29 +79,29 @@ class OthersMeter:
         Of the topmost ancestor in sight that may run on fewer, since a rank may be bound to some of them.
         """
         everywhere = cores_total()
-        found: frozenset[int] = frozenset(cores_allowed())
+        cores: frozenset[int] = frozenset(cores_allowed())
         for pid in self._ancestors():
             try:
                 allowed = frozenset(cores_allowed(pid))
             except OSError:
                 break
-            if not found <= allowed or len(allowed) >= everywhere:
+            if not cores <= allowed or len(allowed) >= everywhere:
                 break
-            found = allowed
-        return found if len(found) < everywhere else frozenset()
+            cores = allowed
+        return cores if len(cores) < everywhere else frozenset()
 
     def _read(self) -> _Reading | None:
         machine = self._machine()
         if machine is None:
             return None
         tree = self._tree()
-        above = {pid: each for pid in self._ancestors() if pid not in tree and (each := read_process(pid, self._proc))}
+        above = {pid: read_process(pid, self._proc) for pid in self._ancestors() if pid not in tree}
         return _Reading(
             now_ns=time.monotonic_ns(),
             busy=machine[0],
             steal=machine[1],
-            tree={(pid, each.start): each for pid, each in tree.items()},
-            above={(pid, each.start): each for pid, each in above.items()},
+            tree={(pid, process.start): process for pid, process in tree.items()},
+            above={(pid, process.start): process for pid, process in above.items() if process},
         )
 
     def _machine(self) -> tuple[int, int] | None:
@@ -109,13 +109,13 @@ class OthersMeter:
         wanted = {b"cpu%d" % core for core in self._cores} or {b"cpu"}
         lines = read_proc(f"{self._proc}/stat").splitlines()
         rows = [line.split()[1:] for line in lines if line.partition(b" ")[0] in wanted]
-        busy = sum(int(row[place]) for row in rows for place in _BUSY)
+        busy = sum(int(row[column]) for row in rows for column in _BUSY)
         steal = sum(int(row[_STEAL]) for row in rows if len(row) > _STEAL)
         return (busy, steal) if busy else None
 
     def _tree(self) -> dict[int, ProcessCounters]:
         """The roots and all below them, and those seen before whose parent has ended."""
-        found: dict[int, ProcessCounters] = {}
+        tree: dict[int, ProcessCounters] = {}
         # A kernel without CONFIG_PROC_CHILDREN lists no children: then all processes are looked at.
         lists = os.access(f"{self._proc}/{os.getpid()}/task/{os.getpid()}/children", os.R_OK)
         below = None if lists else self._by_parent()
@@ -124,26 +124,26 @@ class OthersMeter:
         while pending or orphans:
             kept = not pending
             pid = orphans.pop() if kept else pending.pop()
-            each = None if pid in found else read_process(pid, self._proc)
-            if each is None or (kept and each.start != self._known[pid]):
+            process = None if pid in tree else read_process(pid, self._proc)
+            if process is None or (kept and process.start != self._known[pid]):
                 continue
-            found[pid] = each
+            tree[pid] = process
             pending += children_of(pid, self._proc) if below is None else below[pid]
-        self._known = {pid: each.start for pid, each in found.items()}
-        return found
+        self._known = {pid: process.start for pid, process in tree.items()}
+        return tree
 
     def _by_parent(self) -> defaultdict[int, list[int]]:
-        found: defaultdict[int, list[int]] = defaultdict(list)
+        children: defaultdict[int, list[int]] = defaultdict(list)
         for name in os.listdir(self._proc):  # noqa: PTH208
-            each = read_process(int(name), self._proc) if name.isdecimal() else None
-            if each:
-                found[each.parent].append(int(name))
-        return found
+            process = read_process(int(name), self._proc) if name.isdecimal() else None
+            if process:
+                children[process.parent].append(int(name))
+        return children
 
     def _ancestors(self) -> Iterator[int]:
         pid = os.getpid()
-        while (each := read_process(pid, self._proc)) and each.parent > 1:
-            pid = each.parent
+        while (process := read_process(pid, self._proc)) and process.parent > 1:
+            pid = process.parent
             yield pid
 
 
@@ -153,9 +153,9 @@ def _used(before: _Reading, after: _Reading) -> int:
     What a child used passes to the parent that waits for it, so the sums of all give the difference; where no parent
     waits for one that ends, it would leave the sum, and those that are still there give at least so much.
     """
-    whole = sum(each.own + each.reaped for each in after.tree.values())
-    whole -= sum(each.own + each.reaped for each in before.tree.values())
-    above = {key: each for key, each in after.above.items() if key in before.above}
+    whole = sum(process.own + process.reaped for process in after.tree.values())
+    whole -= sum(process.own + process.reaped for process in before.tree.values())
+    above = {key: process for key, process in after.above.items() if key in before.above}
     return max(whole, _since(before.tree, after.tree)) + _since(before.above, above)
 
 
@@ -165,7 +165,7 @@ def _since(before: _Processes, after: _Processes) -> int:
 
 def _read_bytes(before: _Processes, after: _Processes) -> int | None:
     """None where a process ended, or may not be looked at."""
-    if not before.keys() <= after.keys() or any(each.read_bytes is None for each in after.values()):
+    if not before.keys() <= after.keys() or any(process.read_bytes is None for process in after.values()):
         return None
-    earlier, later = (sum(each.read_bytes or 0 for each in found.values()) for found in (before, after))
+    earlier, later = (sum(process.read_bytes or 0 for process in tree.values()) for tree in (before, after))
     return max(0, later - earlier)

@@ -67,18 +67,18 @@ def ask(paths: Sequence[Path]) -> tuple[float | None, bool] | Remark:
     Cold files are cold again afterwards, and warm files stay warm. Only a partly warm file of which no sampled page
     was cached is dropped completely.
     """
-    held = pages = 0
+    cached = pages = 0
     hidden: list[tuple[Path, int]] = []
     for part in _in_parts(_Asker().count, paths):
         if isinstance(part, Remark):
             return part
-        held, pages = held + part[0], pages + part[1]
+        cached, pages = cached + part[0], pages + part[1]
         hidden += part[2]
     share = _sampled_share(hidden)
     if isinstance(share, Remark):
         return share
     unseen = sum(of_file for _, of_file in hidden)
-    return (held + share * unseen) / (pages + unseen) if pages + unseen else None, bool(hidden)
+    return (cached + share * unseen) / (pages + unseen) if pages + unseen else None, bool(hidden)
 
 
 def _in_parts(
@@ -89,8 +89,8 @@ def _in_parts(
     `stop` is set when one raises or Ctrl-C comes. To open local files (`opens`) takes one thread, as 16 wait for
     Python's lock: up to 76 us a file on ext4, not 19.
     """
-    size, one = max(1, len(paths) // PARTS), opens and not _on(paths[:1], NETWORK | {FUSE})
-    with ThreadPoolExecutor(1 if one else THREADS) as threads:
+    size, one_thread = max(1, len(paths) // PARTS), opens and not _on(paths[:1], NETWORK | {FUSE})
+    with ThreadPoolExecutor(1 if one_thread else THREADS) as threads:
         try:
             return list(threads.map(do, (paths[first : first + size] for first in range(0, len(paths), size))))
         except BaseException:
@@ -157,24 +157,24 @@ class _Asker:
 
     def count(self, paths: Sequence[Path]) -> tuple[int, int, list[tuple[Path, int]]] | Remark:
         """(cached pages, pages of the same files, the files of which it is hidden), or why one cannot be known."""
-        held = pages = 0
+        cached = pages = 0
         hidden: list[tuple[Path, int]] = []
         for path in paths:
             try:
-                found = path.stat()
-                kind = self.kind(path, found.st_dev)
-                truth = self.gets_the_truth(path, found.st_uid, kind)
-                if why := _why_not(path, found.st_mode, kind, truth):
+                status = path.stat()
+                kind = self.kind(path, status.st_dev)
+                truth = self.gets_the_truth(path, status.st_uid, kind)
+                if why := _why_not(path, status.st_mode, kind, truth):
                     return why
-                of_file = -(-found.st_size // PAGE_BYTES)
+                of_file = -(-status.st_size // PAGE_BYTES)
                 if not truth and of_file:
                     hidden.append((path, of_file))
                 elif of_file:
-                    held += _resident_pages(path, found.st_size)
+                    cached += _resident_pages(path, status.st_size)
                     pages += of_file
             except OSError as error:
                 return _not_examined(path, error)
-        return held, pages, hidden
+        return cached, pages, hidden
 
 
 def _why_not(path: Path, mode: int, kind: int, truth: bool) -> Remark | None:
@@ -218,18 +218,18 @@ def _sampled_share(files: Sequence[tuple[Path, int]]) -> float | Remark:
 
     `files` are paths and how many pages each has, at least one.
     """
-    some = files[:: -(-len(files) // SAMPLED_FILES) or 1]
-    most = max(FEWEST_PAGES, SAMPLED_PAGES // max(1, len(some)))
-    held = 0.0
-    for path, pages in some:
-        count = min(pages, most)
+    sample = files[:: -(-len(files) // SAMPLED_FILES) or 1]
+    most_pages = max(FEWEST_PAGES, SAMPLED_PAGES // max(1, len(sample)))
+    cached = 0.0
+    for path, pages in sample:
+        count = min(pages, most_pages)
         try:
-            held += pages * _share_of_file(path, [(2 * n + 1) * pages // (2 * count) for n in range(count)])
+            cached += pages * _share_of_file(path, [(2 * n + 1) * pages // (2 * count) for n in range(count)])
         except OSError as error:
             if error.errno == errno.EOPNOTSUPP:
                 return _about(path, "foreign_hidden")
             return _not_examined(path, error)
-    return held / sum(pages for _, pages in some) if some else 0.0
+    return cached / sum(pages for _, pages in sample) if sample else 0.0
 
 
 def _share_of_file(path: Path, pages: Sequence[int]) -> float:
@@ -286,8 +286,8 @@ class LinuxPageCache:
         before, all_written = 1.0, False
         for number in range(PASSES):
             size = sum(_in_parts(partial(_drop, write_back=number > 0), paths))
-            found = ask(paths) if size <= MOST_ASKED_BYTES else (None, True)
-            now, sampled = (None, True) if isinstance(found, Remark) else found
+            answer = ask(paths) if size <= MOST_ASKED_BYTES else (None, True)
+            now, sampled = (None, True) if isinstance(answer, Remark) else answer
             if now == 0 and not sampled:
                 return
             if number > 0 and (not now or now >= before):
@@ -308,14 +308,14 @@ class LinuxPageCache:
 
         For other users' files it is estimated from a sample. Asking leaves cold files cold.
         """
-        found = ask(paths)
-        return None if isinstance(found, Remark) else found[0]
+        answer = ask(paths)
+        return None if isinstance(answer, Remark) else answer[0]
 
 
 def why_unknown(path: Path) -> Remark | None:
     """Why the cached share of the file cannot be known; None when it can. Found by trying."""
-    found = ask([path])
-    return found if isinstance(found, Remark) else None
+    answer = ask([path])
+    return answer if isinstance(answer, Remark) else None
 
 
 def drop_all_caches(path: Path = DROP_CACHES) -> None:

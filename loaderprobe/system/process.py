@@ -207,6 +207,6 @@ class Usage(NamedTuple):
 
 def process_usage() -> Usage:
     """So far."""
-    own, ran = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    process, ran = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     ran_ns = round((ran.ru_utime + ran.ru_stime) * 1e9)
-    return Usage(time.process_time_ns(), own.ru_inblock * BLOCK_BYTES, ran_ns, ran.ru_inblock * BLOCK_BYTES)
+    return Usage(time.process_time_ns(), process.ru_inblock * BLOCK_BYTES, ran_ns, ran.ru_inblock * BLOCK_BYTES)

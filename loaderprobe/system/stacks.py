@@ -43,11 +43,11 @@ def is_installed(file: str) -> bool:
 
 def stack_of(frame: FrameType | None) -> Stack:
     """The frame and all that called it."""
-    found = []
+    frames = []
     while frame is not None:
-        found.append((frame.f_code, str(frame.f_globals.get("__name__", ""))))
+        frames.append((frame.f_code, str(frame.f_globals.get("__name__", ""))))
         frame = frame.f_back
-    return tuple(reversed(found))
+    return tuple(reversed(frames))
 
 
 def of_the_script(stack: Stack) -> Stack:
@@ -58,13 +58,13 @@ def of_the_script(stack: Stack) -> Stack:
 
 def shared(first: Stack, second: Stack) -> Stack:
     """The frames from the outermost on that are in both."""
-    count = next((n for n, (one, other) in enumerate(zip(first, second, strict=False)) if one != other), None)
+    count = next((n for n, (left, right) in enumerate(zip(first, second, strict=False)) if left != right), None)
     return first[: min(len(first), len(second)) if count is None else count]
 
 
-def called(loop: Stack, seen: Stack) -> CodePlace | None:
+def called(loop: Stack, stack: Stack) -> CodePlace | None:
     """The function that a loop calls, of a look at its thread; None where it is in the loop's own code."""
-    inner = seen[len(shared(loop, seen)) :]
+    inner = stack[len(shared(loop, stack)) :]
     return place_of(*inner[0]) if inner else None
 
 
@@ -76,7 +76,7 @@ def place_of(code: CodeType, module: str) -> CodePlace:
 
 
 def _is_training(code: CodeType, module: str) -> bool:
-    of_module = any(module == each or module.startswith(f"{each}.") for each in OF_TRAINING)
+    of_module = any(module == package or module.startswith(f"{package}.") for package in OF_TRAINING)
     return of_module or (module == "torch._tensor" and code.co_name == "backward")
 
 
@@ -103,24 +103,24 @@ class CallTimes:
         """Time calls from now on; False where the script has a profile hook of its own."""
         if sys.getprofile() is not None:
             return False
-        sys.setprofile(self._heard)
+        sys.setprofile(self._on_event)
         return True
 
     def end(self) -> None:
         """Time no more. Called in another thread, the hook goes when its own thread next calls it."""
         self._ended = True
-        if sys.getprofile() == self._heard:
+        if sys.getprofile() == self._on_event:
             sys.setprofile(None)
 
     def taken(self) -> Counter[CodePlace]:
         """What it came to since the last time."""
-        found = Counter[CodePlace]()
-        for each, ns in self._ns.items():
-            found[place_of(*self._called[each])] += ns
+        by_place = Counter[CodePlace]()
+        for code_id, ns in self._ns.items():
+            by_place[place_of(*self._called[code_id])] += ns
         self._ns.clear()
-        return found
+        return by_place
 
-    def _heard(self, frame: FrameType, event: str, _: object) -> None:
+    def _on_event(self, frame: FrameType, event: str, _: object) -> None:
         if self._ended:
             sys.setprofile(None)
         elif event == "call":
@@ -145,13 +145,13 @@ LAST_LOOK_S = 1.0
 
 
 class StackLooks:
-    """Calls `heard(stack)` of one thread about every `every_s` seconds, from entering to `close`.
+    """Calls `on_stack(stack)` of one thread about every `every_s` seconds, from entering to `close`.
 
     Looks are at random distances, so that no loop keeps step with them. One costs some 20 us.
     """
 
-    def __init__(self, thread: int, every_s: float, heard: Callable[[Stack], None]) -> None:
-        self._thread, self._every_s, self._heard = thread, every_s, heard
+    def __init__(self, thread: int, every_s: float, on_stack: Callable[[Stack], None]) -> None:
+        self._thread, self._every_s, self._on_stack = thread, every_s, on_stack
         self.cpu_ns = 0
         """CPU time of all looks so far."""
         self._closed = threading.Event()
@@ -162,7 +162,7 @@ class StackLooks:
         atexit.register(self.close)
 
     def close(self) -> None:
-        """Look no more; what is heard now is waited for, unless this is called by it."""
+        """Look no more; a call under way is waited for, unless it makes this one."""
         self._closed.set()
         if threading.current_thread() is not self._looking:
             self._looking.join(LAST_LOOK_S)
@@ -175,5 +175,5 @@ class StackLooks:
                 return
             stack = stack_of(frame)
             del frame  # it keeps all that is in it, iterators and their workers
-            self._heard(stack)
+            self._on_stack(stack)
             self.cpu_ns = time.thread_time_ns()

@@ -208,9 +208,9 @@ class TableBudget:
         if self._now_ns() < self._next_ns:
             return None
         before = self._cpu_ns()
-        found = read()
+        descriptor = read()
         self._next_ns = self._now_ns() + int((self._cpu_ns() - before) / TABLE_SHARE)
-        return found
+        return descriptor
 
 
 def peer(field: bytes) -> str | None:
@@ -267,13 +267,13 @@ class Descriptors:
         with suppress(OSError):  # the kernel may give none
             protocol = os.getxattr(f"{self._path}/fd/{number}", "system.sockprotoname")
         local = protocol.startswith((b"UNIX", b"NETLINK", b"PACKET"))
-        found = LOCAL if local else self._budget.spend(lambda: self._in_tables(inode.encode()))
-        if found is None:
+        descriptor = LOCAL if local else self._budget.spend(lambda: self._in_tables(inode.encode()))
+        if descriptor is None:
             return Descriptor("network")
         if len(self._sockets) >= MOST_REMEMBERED:
             self._sockets.clear()
-        self._sockets[inode] = found
-        return found
+        self._sockets[inode] = descriptor
+        return descriptor
 
     def _in_tables(self, inode: bytes) -> Descriptor | None:
         for name in TABLES:
@@ -294,16 +294,16 @@ class Descriptors:
 
     def selected(self, sets: Iterable[int], count: int) -> Iterable[Descriptor] | None:
         """Those below `count` that are in one of the `fd_set`s at these addresses, or None."""
-        found: set[int] = set()
+        numbers: set[int] = set()
         for address in sets:
             data = self.memory(address, (count + 7) // 8) if address else b""
             if data is None:
                 return None
             bits = int.from_bytes(data, "little") & (1 << count) - 1
-            while bits and len(found) < MOST_POLLED:
-                found.add(bits.bit_length() - 1)
+            while bits and len(numbers) < MOST_POLLED:
+                numbers.add(bits.bit_length() - 1)
                 bits &= (1 << bits.bit_length() - 1) - 1
-        return [self.find(number) for number in found]
+        return [self.find(number) for number in numbers]
 
     def watched_by_epoll(self, number: int) -> Iterable[Descriptor] | None:
         """Those that an epoll descriptor watches, as /proc/PID/fdinfo lists them, or None."""
@@ -351,13 +351,13 @@ RUNNING = Wait("running")
 WOKEN_FROM_INSIDE = Wait("pipe", "a socket of this machine", inside=True)
 
 
-def _polling(call: Call, found: Iterable[Descriptor] | None) -> Wait:
+def _polling(call: Call, descriptors: Iterable[Descriptor] | None) -> Wait:
     """A wait for any of several descriptors; None: the descriptors are unknown."""
-    if found is None:
+    if descriptors is None:
         return Wait("other", call.name, inside=True)
     by_kind: dict[str, Descriptor] = {}
-    for each in found:
-        by_kind.setdefault(each.kind, each)
+    for descriptor in descriptors:
+        by_kind.setdefault(descriptor.kind, descriptor)
     if "listening" in by_kind:
         return Wait("other", OUTSIDE, inside=True)
     if "network" in by_kind:
@@ -413,18 +413,18 @@ _WORK: tuple[WaitKind, ...] = ("storage", "metadata", "memory", "uninterruptible
 A_CHILD = "a child process"
 
 
-def _place(seen: Wait) -> int:
+def _precedence(wait: Wait) -> int:
     """In the order of `_WORK`; behind all of it where a thread waits."""
-    return _WORK.index(seen.kind) if seen.kind in _WORK else len(_WORK)
+    return _WORK.index(wait.kind) if wait.kind in _WORK else len(_WORK)
 
 
 def _states(looks: Iterable[Callable[[], Wait]]) -> Iterator[Wait]:
     """What each of these looks sees, up to the work that counts most. Those that have ended are left out."""
     for look in looks:
         with suppress(ThreadGone):
-            seen = look()
-            yield seen
-            if not _place(seen):
+            wait = look()
+            yield wait
+            if not _precedence(wait):
                 return
 
 
@@ -465,20 +465,20 @@ class WatchedProcess:
         self._threads: dict[int, ThreadFiles] = {}
         self._descriptors = Descriptors(self._files, str(path), self._budget)
         self._read: dict[Group, Callable[[ThreadFiles, Call, list[int]], Wait]] = {
-            "descriptor": lambda files, call, found: self._on_descriptor(files, call, found[0]),
-            "second": lambda files, call, found: self._on_descriptor(files, call, found[1]),
+            "descriptor": lambda files, call, args: self._on_descriptor(files, call, args[0]),
+            "second": lambda files, call, args: self._on_descriptor(files, call, args[1]),
             "path": self._on_path,
             # Threads that wait for nothing sleep here as well, and so do all that want Python's global lock.
-            "futex": lambda files, call, found: Wait("lock", None, inside=True, shared=_is_shared(call, found[1])),
-            "lock": lambda files, call, found: Wait("lock", self._descriptors.find(found[0]).subject),
+            "futex": lambda files, call, args: Wait("lock", None, inside=True, shared=_is_shared(call, args[1])),
+            "lock": lambda files, call, args: Wait("lock", self._descriptors.find(args[0]).subject),
             "fcntl": self._in_fcntl,
-            "sleep": lambda files, call, found: Wait("sleep"),
-            "poll": lambda files, call, found: _polling(call, self._descriptors.polled(found[0], found[1])),
-            "select": lambda files, call, found: _polling(call, self._descriptors.selected(found[1:4], found[0])),
+            "sleep": lambda files, call, args: Wait("sleep"),
+            "poll": lambda files, call, args: _polling(call, self._descriptors.polled(args[0], args[1])),
+            "select": lambda files, call, args: _polling(call, self._descriptors.selected(args[1:4], args[0])),
             "epoll": self._in_epoll,
             # Rings serve sockets too, which nothing here separates; data loaders use them for files.
-            "ring": lambda files, call, found: _for_file(files, None),
-            "child": lambda files, call, found: Wait("pipe", A_CHILD),
+            "ring": lambda files, call, args: _for_file(files, None),
+            "child": lambda files, call, args: Wait("pipe", A_CHILD),
         }
         """By the files of a thread, its call, and the first four arguments; raise ThreadGone."""
         # From here on the folder is that of the process it shows now, whatever becomes of the number.
@@ -494,23 +494,23 @@ class WatchedProcess:
 
     def look(self, tid: int) -> Wait:
         """What this thread does or, if it waits for threads or commands of its process, what they do; or ThreadGone."""
-        seen = self._look(tid)
-        if not seen.inside and seen.kind != "pipe":
-            return seen
-        others = self._others(tid)[:MOST_THREADS] if seen.inside else []
-        found = [seen, *_states(partial(self._look, other) for other in others)]
+        first = self._look(tid)
+        if not first.inside and first.kind != "pipe":
+            return first
+        others = self._others(tid)[:MOST_THREADS] if first.inside else []
+        waits = [first, *_states(partial(self._look, thread) for thread in others)]
         # Who waits for a command waits in a pipe or for its end; an event loop to be woken is in neither.
-        for_command = seen.kind == "pipe" or any(each.kind == "pipe" and each != WOKEN_FROM_INSIDE for each in found)
-        if for_command and min(map(_place, found)) > _WORK.index("running"):
+        for_command = first.kind == "pipe" or any(wait.kind == "pipe" and wait != WOKEN_FROM_INSIDE for wait in waits)
+        if for_command and min(map(_precedence, waits)) > _WORK.index("running"):
             # This process may be a child, too.
             children = (pid for pid in children_of(self._pid, self._proc) if pid != os.getpid())
-            found += _states(partial(self._look_at_child, pid) for pid in islice(children, MOST_THREADS))
+            waits += _states(partial(self._look_at_child, pid) for pid in islice(children, MOST_THREADS))
         # A thread that naps holds a lock that others wait for; of a lock between processes anything may hold it.
-        return min((each for each in found if each.kind != "sleep" or not seen.shared), key=_place)
+        return min((wait for wait in waits if wait.kind != "sleep" or not first.shared), key=_precedence)
 
     def _look_at_child(self, pid: int) -> Wait:
         with closing(WatchedProcess(pid, proc=self._proc, budget=self._budget)) as child:
-            return (seen := child.look(pid))._replace(subject=seen.subject or A_CHILD)
+            return (wait := child.look(pid))._replace(subject=wait.subject or A_CHILD)
 
     def _others(self, tid: int) -> list[int]:
         try:
@@ -551,17 +551,17 @@ class WatchedProcess:
         self.letters_only = _why_refused(error)
         if letter == "R":
             return RUNNING
-        seen = by_channel(files.channel(), letter, None)
+        wait = by_channel(files.channel(), letter, None)
         # A lock, or an unknown wait, may be another thread of this process.
-        return seen._replace(inside=seen.kind in ("lock", "other"))
+        return wait._replace(inside=wait.kind in ("lock", "other"))
 
     def _on_descriptor(self, files: ThreadFiles, call: Call, number: int) -> Wait:
-        found = self._descriptors.find(number)
-        match found.kind:
+        target = self._descriptors.find(number)
+        match target.kind:
             case "file":
-                return _for_file(files, found.subject)
+                return _for_file(files, target.subject)
             case "network":
-                return Wait("network", found.subject)
+                return Wait("network", target.subject)
             case "pipe" | "local":
                 return Wait("pipe")
             case "event":
@@ -571,7 +571,7 @@ class WatchedProcess:
             case "listening":
                 return Wait("other", OUTSIDE)
             case _:
-                return by_channel(files.channel(), files.letter(), call.name if found is UNKNOWN else found.subject)
+                return by_channel(files.channel(), files.letter(), call.name if target is UNKNOWN else target.subject)
 
     def _on_path(self, files: ThreadFiles, call: Call, arguments: list[int]) -> Wait:
         kind = kind_of_channel(files.channel())
@@ -597,10 +597,10 @@ class WatchedProcess:
         return self._on_descriptor(files, call, arguments[0])
 
     def _in_epoll(self, files: ThreadFiles, call: Call, arguments: list[int]) -> Wait:
-        seen = _polling(call, self._descriptors.watched_by_epoll(arguments[0]))
+        wait = _polling(call, self._descriptors.watched_by_epoll(arguments[0]))
         # An event loop that nothing but its own threads can wake waits for a timer, if it has a timeout.
         timed = call.name != "epoll_pwait2" and arguments[3] < LONGEST_TIMEOUT_MS
-        return Wait("sleep", None, inside=True) if timed and seen == WOKEN_FROM_INSIDE else seen
+        return Wait("sleep", None, inside=True) if timed and wait == WOKEN_FROM_INSIDE else wait
 
 
 def _why_refused(error: OSError) -> Remark:
@@ -643,10 +643,10 @@ class RoundWriter:
 
     def end_round(self, time_ns: int, own_cpu_ns: int | None, letters_only: Remark | None) -> None:
         """Write the added samples, and this process's CPU time so far where it is requested."""
-        own = None if own_cpu_ns is None else (time_ns, own_cpu_ns)
+        clock = None if own_cpu_ns is None else (time_ns, own_cpu_ns)
         why = {"code": letters_only.code, "facts": letters_only.facts} if letters_only else None
-        if self._samples or own:
-            os.write(self._file, json.dumps((self._samples, self._new, own, why)).encode() + b"\n")
+        if self._samples or clock:
+            os.write(self._file, json.dumps((self._samples, self._new, clock, why)).encode() + b"\n")
             self._samples, self._new = [], []
 
     def _number(self, subject: str | None) -> int:
@@ -667,8 +667,8 @@ def read_rounds(folder: Path) -> WaitSamples:
             rounds.append(json.loads(line))
         except ValueError:
             break  # a full disk has cut it short, and with it names that later samples have by number
-    samples = [sample for each, *_ in rounds for sample in each]
-    own = [each for *_, each, _ in rounds if each]
+    samples = [sample for added, *_ in rounds for sample in added]
+    clocks = [clock for *_, clock, _ in rounds if clock]
     hidden = rounds[-1][-1] if rounds else None
     time_ns, worker, kind, subject = zip(*samples, strict=True) if samples else ((), (), (), ())
     return WaitSamples(
@@ -678,8 +678,8 @@ def read_rounds(folder: Path) -> WaitSamples:
         subject=subject,
         subjects=tuple(name for _, new, *_ in rounds for name in new),
         letters_only=Remark(**hidden) if hidden else None,
-        cpu_ns=own[-1][1] - own[0][1] if own else 0,
-        wall_ns=own[-1][0] - own[0][0] if own else 0,
+        cpu_ns=clocks[-1][1] - clocks[0][1] if clocks else 0,
+        wall_ns=clocks[-1][0] - clocks[0][0] if clocks else 0,
     )
 
 
@@ -722,12 +722,12 @@ class ThreadWatcher:
                 continue
             process, tid = lane
             try:
-                seen = process.look(tid)
+                wait = process.look(tid)
             except ThreadGone:
                 process.close()
                 self._lanes[worker] = None
                 continue
-            self._rounds.add(time.perf_counter_ns(), worker, seen)
+            self._rounds.add(time.perf_counter_ns(), worker, wait)
             letters_only = letters_only or process.letters_only
         own_cpu_ns = None if self._round % CPU_ROUNDS else time.process_time_ns()
         self._round += 1
@@ -763,8 +763,8 @@ def main(arguments: Sequence[str]) -> None:
         signal.signal(number, signal.SIG_IGN)
     # Descriptors are kept open for every thread seen.
     with suppress(OSError, ValueError):
-        most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+        maximum = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (maximum, maximum))
     rounds = RoundWriter(Path(folder))
     rounds.end_round(time.perf_counter_ns(), time.process_time_ns(), None)
     os.write(1, b"r")

@@ -40,7 +40,7 @@ class WrittenFiles:
 
     def listen(self) -> None:
         if not _watching:
-            sys.addaudithook(_heard)
+            sys.addaudithook(_on_event)
         _watching[:] = [self]
 
     def begin(self) -> None:
@@ -57,7 +57,7 @@ class WrittenFiles:
         if self in _watching and path:
             self._written(path, truncates=True)
 
-    def heard(self, event: str, given: tuple[Any, ...]) -> None:
+    def on_event(self, event: str, given: tuple[Any, ...]) -> None:
         if self._inside or self._ours():
             return
         self._inside = True
@@ -109,16 +109,16 @@ class WrittenFiles:
         """True when a trained model from before would be lost with this file or directory."""
         if not self._guards or not path or self._is_own(path) or not os.path.lexists(path):
             return False
-        found = Path(path)
-        if found.is_dir():
-            return any(not self._is_own(str(each)) for each in found.rglob("*") if each.suffix in CHECKPOINTS)
-        beside = found.parent.iterdir() if found.parent.is_dir() else ()
-        return any(each.suffix in CHECKPOINTS and not self._is_own(str(each)) for each in (found, *beside))
+        file = Path(path)
+        if file.is_dir():
+            return any(not self._is_own(str(entry)) for entry in file.rglob("*") if entry.suffix in CHECKPOINTS)
+        beside = file.parent.iterdir() if file.parent.is_dir() else ()
+        return any(entry.suffix in CHECKPOINTS and not self._is_own(str(entry)) for entry in (file, *beside))
 
 
-def _heard(event: str, given: tuple[Any, ...]) -> None:
+def _on_event(event: str, given: tuple[Any, ...]) -> None:
     if _watching and (files := _watching[0]) and event in EVENTS:
-        files.heard(event, given)
+        files.on_event(event, given)
 
 
 def _path(value: Any) -> str:

@@ -32,7 +32,7 @@ from loaderprobe.records.bandwidth import BandwidthReport
 from loaderprobe.records.config import SweepSpec
 from loaderprobe.records.report import DamagedFile
 from loaderprobe.render.json import result_json
-from loaderprobe.store.codec import encode, file_place, write_atomically
+from loaderprobe.store.codec import encode, file_to_write, write_atomically
 from loaderprobe.store.results import check_out, read_result
 from loaderprobe.store.run_directory import (
     RunDirectory,
@@ -252,7 +252,7 @@ def test_what_is_in_a_folder_of_another_user_is_not_known(
     ("ask", "place"),
     [
         (RunDirectory.check_new, "closed/new/run"), (check_out, "closed/new/run"),
-        (partial(file_place, option="--html"), "closed/old.html"),
+        (partial(file_to_write, option="--html"), "closed/old.html"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_written_is_refused_before_anything_is_made(
