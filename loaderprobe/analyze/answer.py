@@ -70,9 +70,9 @@ def answered(report: Report) -> Report:
 
 def by_device(rows: Rows) -> tuple[tuple[ConfigurationRow, ...], ...]:
     """By what they were measured on, in the order of the report, CPUs last."""
-    found = by_key(rows, _measured_on)
+    groups = by_key(rows, _measured_on)
     # A CPU that trains shows least: it stands last.
-    return tuple(tuple(some) for some in sorted(found.values(), key=on_cpu))
+    return tuple(tuple(group) for group in sorted(groups.values(), key=on_cpu))
 
 
 def _measured_on(row: ConfigurationRow) -> Hashable:
@@ -125,14 +125,14 @@ def main_speedups(row: ConfigurationRow) -> tuple[tuple[str, Speedup], ...]:
 
 def best_of(report: Report, rows: Rows) -> list[ConfigurationRow]:
     """Of each data set and loader the row with the workers that are enough, if that was measured; else the fastest."""
-    found = {row.key: row for row in rows}
-    return [found[key] for key in report.best if key in found]
+    rows_by_key = {row.key: row for row in rows}
+    return [rows_by_key[key] for key in report.best if key in rows_by_key]
 
 
 def first_devices(report: Report) -> Sequence[Rows]:
     """What the report is about: accelerators, or a CPU where nothing else trained; no emulated beside a real one."""
-    found = [rows for rows in by_device(report.configurations) if best_of(report, rows)]
-    first = [rows for rows in found if not on_cpu(rows)] or found
+    devices = [rows for rows in by_device(report.configurations) if best_of(report, rows)]
+    first = [rows for rows in devices if not on_cpu(rows)] or devices
     return [rows for rows in first if not any(row.emulated for row in rows)] or first
 
 
@@ -161,18 +161,18 @@ def _how_sure(report: Report) -> Remark:
 
     Rows not measured yet count: one of them may be the best.
     """
-    rows = [row for some in first_devices(report) for row in some]
+    rows = [row for device in first_devices(report) for row in device]
     known = [row for row in best_of(report, rows) if row.verdict and row.images_per_s]
     if not known:
         return NOT_SURE
     details = {row.key: row.detail for row in measured(report.configurations) if row.detail}
-    ablated = {key: each.ablations for key, each in details.items() if each.ablations}
-    once = {key for key, each in ablated.items() if each.code == "ablated" and 1 in each.facts.values()}
+    ablated = {key: detail.ablations for key, detail in details.items() if detail.ablations}
+    once = {key for key, remark in ablated.items() if remark.code == "ablated" and 1 in remark.facts.values()}
     twice = {row.key for row in rows if row.verdict and row.verdict.complete_rounds > 1} - once
     rounds = [row.verdict.complete_rounds for row in known if row.verdict]
     bands = [row.images_per_s.half / row.images_per_s.value for row in known if row.images_per_s]
     asked = [row for row in rows if row.status != "failed"]
-    levels = [_level([_leads(row) for row in some], twice.issuperset(_keys(some))) for some in (asked, known)]
+    levels = [_level([_leads(row) for row in group], twice.issuperset(_keys(group))) for group in (asked, known)]
     said = [*report.run.notes, *(note for row in known for note in row.notes)]
     levels += ["medium"] if any(map(_mostly_taken, said)) else []
     facts: Facts = {
@@ -196,8 +196,8 @@ def _leads(row: ConfigurationRow) -> Speedup | None:
     """The speed-up of the only cause, from a machine that stayed as it was."""
     if not firm(row) or families(row.bound)[0] not in SPEEDUPS or outran(row):
         return None
-    found = [speedup for _, speedup in main_speedups(row)]
-    return found[0] if len(found) == 1 else None
+    speedups = [speedup for _, speedup in main_speedups(row)]
+    return speedups[0] if len(speedups) == 1 else None
 
 
 LEVELS = ("low", "medium", "high")
@@ -205,18 +205,18 @@ LEVELS = ("low", "medium", "high")
 
 def _level(leading: Sequence[Speedup | None], measured_twice: bool) -> str:
     """high: each configuration has its cause, measured more than once, far beyond noise. low: few have, or barely."""
-    found = [speedup for speedup in leading if speedup]
-    least = min((speedup.low for speedup in found), default=0.0)
-    if 2 * len(found) < len(leading) or least < WORTH:
+    known = [speedup for speedup in leading if speedup]
+    least = min((speedup.low for speedup in known), default=0.0)
+    if 2 * len(known) < len(leading) or least < WORTH:
         return "low"
-    measured_twice = measured_twice and all(speedup.how == "measured" for speedup in found)
-    return "high" if measured_twice and len(found) == len(leading) and least >= FAR_BEYOND_NOISE else "medium"
+    measured_twice = measured_twice and all(speedup.how == "measured" for speedup in known)
+    return "high" if measured_twice and len(known) == len(leading) and least >= FAR_BEYOND_NOISE else "medium"
 
 
 def _scaling(report: Report) -> Iterator[Scaling]:
     """Rows of one data set, loader and cache state: each device with every number of ranks, model after model."""
-    places = {row.key: place for place, row in enumerate(report.configurations)}
-    best = sorted(best_of(report, report.configurations), key=lambda row: places[row.key])
+    positions = {row.key: index for index, row in enumerate(report.configurations)}
+    best = sorted(best_of(report, report.configurations), key=lambda row: positions[row.key])
     alike = by_key(best, lambda row: (row.config.resolution, row.config.loader.name, row.config.cache))
     for rows in alike.values():
         yield from _scaled(rows)
@@ -264,8 +264,8 @@ def _staging(report: Report) -> Iterator[Remark]:
         alike = alike_but_for(source.config, *names) == alike_but_for(row.config, *names)
         if data and data.staged and data.staged.source == source.config.resolution and alike and gain:
             memory_bytes = 0 if source.config.cache == "as-found" else report.environment.memory_bytes
-            roots = [each.root for each in report.run.data if each.label in (data.label, data.staged.source)]
-            devices = [place.devices for root in roots if (place := report.environment.below(root))]
+            roots = [info.root for info in report.run.data if info.label in (data.label, data.staged.source)]
+            devices = [location.devices for root in roots if (location := report.environment.below(root))]
             device = join_words(devices[0]) if len(devices) == 2 and devices[0] == devices[1] else ""
             yield _staged(data, data.staged, _rate(source), gain, memory_bytes, device)
 
@@ -295,35 +295,35 @@ def _staged(
 def _next_steps(report: Report) -> tuple[NextStep, ...]:
     """The change that surely gains most, and the cores that are missing; on a CPU alone, what would show more."""
     rows = report.configurations
-    devices = [some for some in by_device(rows) if not on_cpu(some)]
-    made = _longer(report, [row for some in devices for row in some] or rows)
+    devices = [device for device in by_device(rows) if not on_cpu(device)]
+    made = _longer(report, [row for device in devices for row in device] or rows)
     copies = [remark for remark in report.staging if remark.code == "staging"]
     made += [NextStep(remark=replace(remark, code="train_from_copy")) for remark in copies]
     if not devices:
         emulated = NextStep(remark=Remark(code="train_on_emulated"), command="--compute emulated:mlperf-h100")
         return (*made, emulated) if measured(rows) else ()
     full = [row for row in best_of(report, rows) if row.bound and row.bound.cause == "cpu"]
-    for some in devices:
+    for device in devices:
         # What rests on an inconclusive row may be said later, but is not what to do next.
-        best = [row for row in best_of(report, some) if not outran(row)]
+        best = [row for row in best_of(report, device) if not outran(row)]
         sure = [row for row in best if row.bound and row.bound.cause != "inconclusive"]
         gaining = _steps(sure, lambda advice: advice.surely_gains)
         first = sorted(gaining, key=lambda step: (_belongs(step, sure), _most(step)), reverse=True)[:1]
-        cores = [more_core for more_core in _more_cores(report, some, full) if more_core not in made]
-        made += [step for axis in USUAL for step in _other_choices(best_of(report, some), axis)]
+        cores = [more_core for more_core in _more_cores(report, device, full) if more_core not in made]
+        made += [step for axis in USUAL for step in _other_choices(best_of(report, device), axis)]
         if not first or (_most(first[0]) >= WORTH and _belongs(first[0], sure)):
             made += first + cores
         else:
             # A gain that is not worth a word, or of what does not limit, does not stand above what limits.
             made += (cores or _cheaper(sure)) + first
     if not made:
-        best = best_of(report, [row for some in devices for row in some])
+        best = best_of(report, [row for device in devices for row in device])
         made += _cheaper(best) or _steps(filter(firm, best), lambda advice: advice.is_worth_making)[:1]
     if len(made) == 1 and made[0].advice and not full:
         # What limits now hides that cores are too few.
         changed = [row for row in rows if row.key in made[0].configurations]
-        held = [row for row in changed if row.bound and row.bound.side == "input"]
-        made += _more_cores(report, changed, held)
+        input_bound = [row for row in changed if row.bound and row.bound.side == "input"]
+        made += _more_cores(report, changed, input_bound)
     return tuple(made)
 
 
@@ -361,7 +361,7 @@ USUAL: dict[Axis, str] = {"layout": "files", "loader": "torch"}
 
 def _other_choices(rows: Rows, axis: Axis) -> list[NextStep]:
     """The layout, or the loader, that surely gains over the usual one, or over the slowest without that."""
-    found = []
+    steps = []
     for images, same, now in _alike_but_for(rows, axis):
         best = max(same, key=_rate)
         gain = None if now is best else _over(best, now)
@@ -371,8 +371,8 @@ def _other_choices(rows: Rows, axis: Axis) -> list[NextStep]:
                 "data": images, "low": gain.low, "high": gain.high,
             }  # fmt: skip
             code = "other_layout" if axis == "layout" else "other_loader"
-            found.append(NextStep(remark=Remark(code=code, facts=facts), configurations=_keys([best, now])))
-    return found
+            steps.append(NextStep(remark=Remark(code=code, facts=facts), configurations=_keys([best, now])))
+    return steps
 
 
 def _alike_but_for(rows: Rows, axis: Axis) -> Iterator[tuple[str, Rows, ConfigurationRow]]:
@@ -390,7 +390,7 @@ def _alike_but_for(rows: Rows, axis: Axis) -> Iterator[tuple[str, Rows, Configur
 
 def layout_notes(report: Report) -> Iterator[Remark]:
     """Of files of one image: that large files bring no gain with any device, or no sure one, measured or forecast."""
-    rows = [row for some in by_device(report.configurations) if not on_cpu(some) for row in some]
+    rows = [row for device in by_device(report.configurations) if not on_cpu(device) for row in device]
     for images, same, _ in _alike_but_for(best_of(report, rows), "layout"):
         files = [row for row in same if row.config.layout == "files"]
         others = [row for row in same if row not in files]
@@ -402,9 +402,9 @@ def layout_notes(report: Report) -> Iterator[Remark]:
             why = {"layouts": join_words(list(dict.fromkeys(row.config.layout for row in others)))}
             high = max(gain.high for gain in gains)
             why |= {"low": min(gain.low for gain in gains), "high": high} if high >= WORTH else {}
-        elif files and not others and len(free) == len(files) and all(each and each.value < WORTH for each in free):
-            most = max((each for each in free if each), key=lambda each: each.value)
-            why = {"low": most.low, "high": most.high, "how": most.how}
+        elif files and not others and len(free) == len(files) and all(gain and gain.value < WORTH for gain in free):
+            largest = max((gain for gain in free if gain), key=lambda gain: gain.value)
+            why = {"low": largest.low, "high": largest.high, "how": largest.how}
         if why:
             yield Remark(code="layout_gains_nothing", facts={"data": images, **why})
 
@@ -415,8 +415,8 @@ def with_warm_notes(report: Report) -> Report:
     known = [row for row in measured(report.configurations) if row.images_per_s]
     cold = {alike_but_for(row.config, "cache"): row for row in known if row.config.cache == "cold"}
     for row in known:
-        other = cold.get(alike_but_for(row.config, "cache"))
-        gain = _over(row, other) if other and row.config.cache == "warm" else None
+        cold_row = cold.get(alike_but_for(row.config, "cache"))
+        gain = _over(row, cold_row) if cold_row and row.config.cache == "warm" else None
         if row.detail and gain and gain.value * WORTH < 1:
             note = Remark(code="warm_slower", facts={"low": gain.low, "high": gain.high})
             detail = replace(row.detail, notes=(*row.notes, note))
@@ -430,14 +430,14 @@ def _rate(row: ConfigurationRow) -> float:
 
 def _steps(rows: Iterable[ConfigurationRow], wanted: Callable[[Advice], bool]) -> list[NextStep]:
     """Of two changes of each row the wanted ones; the same action is given once for all that gain by it."""
-    found = [(row, advice) for row in rows for advice in row.advice[:MOST_ADVICE] if wanted(advice)]
+    pairs = [(row, advice) for row in rows for advice in row.advice[:MOST_ADVICE] if wanted(advice)]
     return [
         NextStep(
-            advice=tuple(each for _, each in some),
-            command=some[0][1].command,
-            configurations=_keys([row for row, _ in some]),
+            advice=tuple(advice for _, advice in group),
+            command=group[0][1].command,
+            configurations=_keys([row for row, _ in group]),
         )
-        for some in by_key(found, lambda pair: (as_read(pair[1].action), pair[1].command)).values()
+        for group in by_key(pairs, lambda pair: (as_read(pair[1].action), pair[1].command)).values()
     ]
 
 
@@ -513,7 +513,7 @@ def _more_cores(report: Report, rows: Rows, full: Rows) -> list[NextStep]:
 def _not_known(report: Report) -> Iterable[Remark]:
     if not report.environment.gpus:
         yield Remark(code="real_gpu")
-    if any(each.generated for each in report.run.data):
+    if any(data.generated for data in report.run.data):
         yield Remark(code="own_images")
     if not any(row.config.nodes > 1 for row in measured(report.configurations)):
         yield Remark(code="several_machines")
@@ -537,9 +537,9 @@ def again_with(command: str, option: str) -> str:
     gone = {"--out", "--resume", *(word for word in option.split() if word.startswith("--"))}
     # An emulated accelerator has no model that could be trained one way or another; whole epochs are of files.
     if option.startswith("--compute emulated"):
-        gone |= {flag for each in SWEEP if each.panel == COMPUTE and each.name != "batch_size" for flag in each.flags}
+        gone |= {flag for row in SWEEP if row.panel == COMPUTE and row.name != "batch_size" for flag in row.flags}
     gone |= {"--epochs"} if option.startswith("--layout") else set()
-    switches = {flag for each in SWEEP if each.type is bool for flag in each.flags}
+    switches = {flag for row in SWEEP if row.type is bool for flag in row.flags}
     script = words[words.index("--") :] if "--" in words else []
     kept, typed = [], iter(words[: len(words) - len(script)])
     for word in typed:

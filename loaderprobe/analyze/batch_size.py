@@ -65,8 +65,8 @@ class RateCurve:
 
     def spread(self, size: int) -> float:
         """Standard deviation of the logarithm of the rate."""
-        place = self.sizes.index(size)
-        return math.sqrt(max(0.0, float(self.covariance[place, place])))
+        index = self.sizes.index(size)
+        return math.sqrt(max(0.0, float(self.covariance[index, index])))
 
     def fastest(self, among: Sequence[int]) -> int:
         """The size with the highest mean."""
@@ -101,10 +101,10 @@ def _fitted(rates: Array, at: Sequence[int], variances: Array, octaves: float) -
 
 def _kernel(left: Sequence[int], right: Sequence[int], octaves: float) -> Array:
     """Matern 5/2, a level of its own, and the deviation of each size."""
-    apart = np.log2(np.array(left, dtype=float))[:, None] - np.log2(np.array(right, dtype=float))[None, :]
-    scaled = math.sqrt(5) * np.abs(apart) / octaves
+    distance = np.log2(np.array(left, dtype=float))[:, None] - np.log2(np.array(right, dtype=float))[None, :]
+    scaled = math.sqrt(5) * np.abs(distance) / octaves
     smooth: Any = LEVEL**2 + BEND**2 * (1 + scaled + scaled**2 / 3) * np.exp(-scaled)
-    made: Array = smooth + OWN**2 * (np.abs(apart) < 1e-9)
+    made: Array = smooth + OWN**2 * (np.abs(distance) < 1e-9)
     return made
 
 
@@ -119,24 +119,24 @@ def together(probes: Sequence[BatchSizeProbe]) -> BatchSizeProbe:
 
     One interval is from the steps within the probes, the other from what the probes differ by.
     """
-    if len(probes) == 1 or not all(each.fits for each in probes):
+    if len(probes) == 1 or not all(probe.fits for probe in probes):
         return probes[0]
-    rates = [each.images_per_s for each in probes if each.images_per_s]
-    times = [each.step_ms for each in probes if each.step_ms]
-    busy = [each.utilization for each in probes if each.utilization is not None]
+    rates = [probe.images_per_s for probe in probes if probe.images_per_s]
+    times = [probe.step_ms for probe in probes if probe.step_ms]
+    busy = [probe.utilization for probe in probes if probe.utilization is not None]
     low, high = min((time.low for time in times), default=0.0), max((time.high for time in times), default=0.0)
     values = [rate.value for rate in rates]
     middle, within = mean(values), sum(rate.half**2 for rate in rates) ** 0.5 / len(rates)
     half = max(within, half_width(values) if len(values) >= thresholds.ENOUGH_ROUNDS else 0.0)
     return replace(
         probes[0],
-        steps=sum(each.steps for each in probes),
+        steps=sum(probe.steps for probe in probes),
         images_per_s=Interval(value=middle, low=max(0.0, middle - half), high=middle + half),
         step_ms=Milliseconds(value=median([time.value for time in times]), low=low, high=high) if times else None,
         utilization=mean(busy) if busy else None,
-        utilization_samples=tuple(sample for each in probes for sample in each.utilization_samples),
-        memory_bytes=max(each.memory_bytes or 0 for each in probes) or None,
-        wall_s=sum(each.wall_s for each in probes),
+        utilization_samples=tuple(sample for probe in probes for sample in probe.utilization_samples),
+        memory_bytes=max(probe.memory_bytes or 0 for probe in probes) or None,
+        wall_s=sum(probe.wall_s for probe in probes),
     )
 
 
@@ -168,7 +168,7 @@ class Throughput:
         if not fitting:
             size = min(FIRST_SIZE, self.most) if wall == math.inf else int(wall) // 2
             return size or BatchSizeStop(code="nothing_fits", chosen=0)
-        largest, rises = max(each.batch_size for each in fitting), _rises(fitting)
+        largest, rises = max(probe.batch_size for probe in fitting), _rises(fitting)
         rung = min(2 * largest, self.most)
         if len(probes) < MOST_PROBES and largest < self.most and rung < wall and rises:
             return rung
@@ -184,18 +184,18 @@ def sizes_up_to(top: int) -> tuple[int, ...]:
 
     Between two powers of two there are at most seven others.
     """
-    found = {1, 2, 4}
+    sizes = {1, 2, 4}
     power = 8
     while power <= top:
-        found.update(range(power, 2 * power, max(8, power // 8)))
+        sizes.update(range(power, 2 * power, max(8, power // 8)))
         power *= 2
-    return tuple(sorted(each for each in found if 1 <= each <= top))
+    return tuple(sorted(size for size in sizes if 1 <= size <= top))
 
 
 def limit_at(chosen: int, probes: Sequence[BatchSizeProbe], *, most: int, loaded: bool) -> LimitName:
     """What keeps the rate from rising: memory, or the largest size allowed, only where it still rises there."""
     fitting = [probe for probe in probes if probe.fits]
-    at_end = chosen >= max((each.batch_size for each in fitting), default=0)
+    at_end = chosen >= max((probe.batch_size for probe in fitting), default=0)
     if at_end and _slope(fitting)[0] > LOG_ALIKE:
         if any(not probe.fits for probe in probes):
             return "memory"
@@ -207,7 +207,7 @@ def limit_at(chosen: int, probes: Sequence[BatchSizeProbe], *, most: int, loaded
 def _rises(fitting: Sequence[BatchSizeProbe]) -> bool:
     """True while the rate may still rise by 2 % at twice the size: judged by the last three rungs."""
     slope, error = _slope(fitting)
-    largest = max(fitting, key=lambda each: each.batch_size)
+    largest = max(fitting, key=lambda probe: probe.batch_size)
     if largest.wall_s > thresholds.SLOW_PROBE_S:
         return slope > LOG_ALIKE
     return slope + thresholds.NORMAL * error > LOG_ALIKE
@@ -218,15 +218,15 @@ def _slope(fitting: Sequence[BatchSizeProbe]) -> tuple[float, float]:
 
     Infinite while there are fewer than three sizes.
     """
-    largest = max((each.batch_size for each in fitting), default=0)
-    last = [each for each in fitting if 4 * each.batch_size >= largest]
-    if len({each.batch_size for each in last}) < 3:
+    largest = max((probe.batch_size for probe in fitting), default=0)
+    last = [probe for probe in fitting if 4 * probe.batch_size >= largest]
+    if len({probe.batch_size for probe in last}) < 3:
         return math.inf, 0.0
-    octaves = [math.log2(each.batch_size) for each in last]
+    octaves = [math.log2(probe.batch_size) for probe in last]
     away = [octave - mean(octaves) for octave in octaves]
-    square = math.fsum(each**2 for each in away)
-    slope = math.fsum(x * math.log(rate_of(each)) for x, each in zip(away, last, strict=True)) / square
-    error = math.sqrt(math.fsum((x * within_of(each)) ** 2 for x, each in zip(away, last, strict=True))) / square
+    square = math.fsum(x**2 for x in away)
+    slope = math.fsum(x * math.log(rate_of(probe)) for x, probe in zip(away, last, strict=True)) / square
+    error = math.sqrt(math.fsum((x * within_of(probe)) ** 2 for x, probe in zip(away, last, strict=True))) / square
     return slope, error
 
 
@@ -315,7 +315,7 @@ class PaperStrategy:
         by_usage = self.name == "gpu-usage"
         # By what share an epoch is shorter than in the first loop.
         epochs_s = [probe.epoch_s(self.images) for probe in probes]
-        ratios = [(epochs_s[0] - each) / epochs_s[0] if each < math.inf else 0.0 for each in epochs_s]
+        ratios = [(epochs_s[0] - epoch_s) / epochs_s[0] if epoch_s < math.inf else 0.0 for epoch_s in epochs_s]
         size, up, step, checked = self.first, True, 1, math.inf if by_usage else FIRST_RATIO
         for number, probe in enumerate(probes):
             if not probe.fits:

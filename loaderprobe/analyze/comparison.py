@@ -166,11 +166,11 @@ def _of_sample(mean: float, variance: float, *, freedom: float, count: int) -> L
 
 def holm(chances: Sequence[float]) -> list[float]:
     """The probabilities of several tests, adjusted so that a false alarm in any has the chance of one (Holm 1979)."""
-    order = sorted(range(len(chances)), key=lambda place: chances[place])
-    adjusted, most = [0.0] * len(chances), 0.0
-    for rank, place in enumerate(order):
-        most = max(most, min(1.0, (len(chances) - rank) * chances[place]))
-        adjusted[place] = most
+    order = sorted(range(len(chances)), key=lambda index: chances[index])
+    adjusted, largest = [0.0] * len(chances), 0.0
+    for rank, index in enumerate(order):
+        largest = max(largest, min(1.0, (len(chances) - rank) * chances[index]))
+        adjusted[index] = largest
     return adjusted
 
 
@@ -214,7 +214,7 @@ class SideRow:
 Pair = tuple[SideRow, SideRow]
 
 
-def _apart(pair: Pair) -> tuple[bool, float]:
+def _taken_gap(pair: Pair) -> tuple[bool, float]:
     """By how much others took more of the cores on one side; first, whether that matters."""
     before, after = (side.taken or 0.0 for side in pair)
     return not pair[after > before].left_idle, abs(before - after)
@@ -252,7 +252,7 @@ def compare_rows(pairs: Sequence[Pair], *, matters: float) -> tuple[tuple[Compar
     if whole is None:
         return tuple(rows), None
     # No better known than the row whose sides are the least alike.
-    return tuple(rows), _judged(Subject(kind="all"), whole, next(adjusted), size, level, max(pairs, key=_apart))
+    return tuple(rows), _judged(Subject(kind="all"), whole, next(adjusted), size, level, max(pairs, key=_taken_gap))
 
 
 def _effect(pair: Pair) -> LogMean | None:
@@ -269,7 +269,7 @@ def _judged(
     """With its words, and what would have been seen at this level."""
     word, reason = _word(effect, p, size)
     unclear = word == "unclear" and subject.kind != "all"
-    found = Compared(
+    compared = Compared(
         subject=subject,
         ratio=effect.ratio if effect else None,
         p=p,
@@ -282,9 +282,9 @@ def _judged(
     )
     # A side that others held up and that is ahead all the same is faster: they made that no larger.
     ahead = {"slower": "A", "faster": "B"}.get(word)
-    if word == "unclear" or found.held_up in (None, ahead):
-        return found
-    return replace(found, word="unclear", reason="others_took")
+    if word == "unclear" or compared.held_up in (None, ahead):
+        return compared
+    return replace(compared, word="unclear", reason="others_took")
 
 
 def _word(effect: LogMean | None, p: float | None, size: float) -> tuple[Word, WordReason]:
@@ -323,11 +323,11 @@ def judge_gates(
         failing = tuple(number for number, row in numbered if _fails(row, name, matters))
         blind = len(unseen) if name == "slower" else 0
         lacking = missing and (name == "unclear" or (name == "slower" and kind == "sweep"))
-        held = not failing and not lacking
-        too_noisy = held and blind > 0 and not allow_unclear
+        holds = not failing and not lacking
+        too_noisy = holds and blind > 0 and not allow_unclear
         gates.append(
             Gate(
-                name=name, passed=held and not too_noisy, rows=failing, blind=blind, missing=missing,
+                name=name, passed=holds and not too_noisy, rows=failing, blind=blind, missing=missing,
                 too_noisy=too_noisy,
             )
         )  # fmt: skip
@@ -371,15 +371,15 @@ def environment_facts(environment: Environment) -> dict[str, str | float | None]
     }
 
 
-def storage_fact(places: Iterable[StorageLocation]) -> str | None:
+def storage_fact(locations: Iterable[StorageLocation]) -> str | None:
     """`ext4 on vda`, `nfs4 of server:/export`; None without any."""
-    found = (
+    names = (
         f"{location.filesystem} on {', '.join(location.devices)}"
         if location.devices
         else f"{location.filesystem} of {location.source}"
-        for location in places
+        for location in locations
     )
-    return join_words(sorted(set(found))) or None
+    return join_words(sorted(set(names))) or None
 
 
 def differences(before: Facts, after: Facts) -> list[Difference]:
@@ -411,49 +411,49 @@ def check_names(names: Iterable[str]) -> frozenset[str]:
     return wanted
 
 
-def refuse_others(found: Sequence[Difference], names: frozenset[str]) -> None:
+def refuse_others(differing: Sequence[Difference], names: frozenset[str]) -> None:
     """Raises NotComparable for fields that were not meant to differ, naming them and the option that allows them."""
-    others = [each for each in found if not {each.field, each.group, ALL} & names]
+    others = [row for row in differing if not {row.field, row.group, ALL} & names]
     if not others:
         return
     said = ", ".join(
-        f"{FIELD_WORDS.get(each.field, each.field)} ({each.between[0]}: {each.before}; {each.between[1]}: {each.after})"
-        for each in others
+        f"{FIELD_WORDS.get(row.field, row.field)} ({row.between[0]}: {row.before}; {row.between[1]}: {row.after})"
+        for row in others
     )
     verb = "differ" if len(others) > 1 else "differs"
-    options = ",".join(dict.fromkeys((*sorted(names), *(other.group for other in others))))
+    options = ",".join(dict.fromkeys((*sorted(names), *(row.group for row in others))))
     raise NotComparable(
         f"A and B are not comparable: {said} {verb}",
-        fields=tuple(other.field for other in others),
+        fields=tuple(row.field for row in others),
         hint=f"if that is what you changed, say so: --differ {options}",
     )
 
 
-def bandwidth_facts(found: BandwidthReport) -> Facts:
+def bandwidth_facts(report: BandwidthReport) -> Facts:
     """What the probe ran on, and how."""
-    engines = {"ranks" if phase.by_rank else phase.engine for phase in found.phases}
-    environment = found.origin.environment
+    engines = {"ranks" if phase.by_rank else phase.engine for phase in report.phases}
+    environment = report.origin.environment
     return {
         **values(environment, "loaderprobe", "kernel", "cores_available"),
-        "storage": storage_fact([found.location]),
-        "data": f"{found.files_used} files of {format_bytes(found.mean_size_bytes)}",
-        "scratch": str(found.scratch),
+        "storage": storage_fact([report.location]),
+        "data": f"{report.files_used} files of {format_bytes(report.mean_size_bytes)}",
+        "scratch": str(report.scratch),
         "engine": join_words(sorted(engines - {"processes"})) or None,
-        "drop_caches": str(found.drop_caches),
-        "files_were": join_words(sorted({phase.cache for phase in found.ladder})) or None,
+        "drop_caches": str(report.drop_caches),
+        "files_were": join_words(sorted({phase.cache for phase in report.ladder})) or None,
     }
 
 
 def bandwidth_rows(runs: Sequence[BandwidthMeasurement]) -> dict[Subject, SideRow]:
     """Every phase and operation of a side, of all its runs."""
-    found = by_key([each for run in runs for each in _rates(run).items()], lambda each: each[0])
+    by_subject = by_key([pair for run in runs for pair in _rates(run).items()], lambda pair: pair[0])
     return {
         subject: SideRow(
             subject=subject,
             unit="bytes/s" if subject.kind == "phase" else "1/s",
             readings=tuple(RunReading(values=(rate.value,), figure=rate) for _, rate in rates),
         )
-        for subject, rates in found.items()
+        for subject, rates in by_subject.items()
     }
 
 
@@ -468,11 +468,11 @@ def _rates(run: BandwidthMeasurement) -> dict[Subject, Interval]:
         if phase.name != "paced" and phase.bw_bytes
     }
     return rates | {
-        Subject(kind=each.operation, readers=each.readers): Interval(
-            value=each.ops_per_s, low=each.ops_low, high=each.ops_high
+        Subject(kind=phase.operation, readers=phase.readers): Interval(
+            value=phase.ops_per_s, low=phase.ops_low, high=phase.ops_high
         )
-        for each in run.metadata
-        if each.metadata != "warm"  # names and inodes from memory say nothing of the storage
+        for phase in run.metadata
+        if phase.metadata != "warm"  # names and inodes from memory say nothing of the storage
     }
 
 
@@ -495,17 +495,17 @@ class MeasuredRow:
     def reading(self) -> RunReading:
         """Images/s, or samples/s, of its rounds that count."""
         assert self.row.images_per_s is not None
-        found = counted(self.measurement)
-        segments = segments_of(found, found.config.mode, found.judged)
-        shares = [pressing_share(found, each.others) + each.others.steal_share for each in segments if each.others]
-        notes = disturbance_notes([replace(found, segments=tuple(segments))])
-        pressed = [note.facts for note in notes if "share" in note.facts]
+        measurement = counted(self.measurement)
+        segments = segments_of(measurement, measurement.config.mode, measurement.judged)
+        shares = [pressing_share(measurement, s.others) + s.others.steal_share for s in segments if s.others]
+        notes = disturbance_notes([replace(measurement, segments=tuple(segments))])
+        rows = [note.facts for note in notes if "share" in note.facts]
         return RunReading(
-            values=tuple(segment_rate(found, each) for each in segments),
+            values=tuple(segment_rate(measurement, s) for s in segments),
             figure=self.row.images_per_s,
             rounds_show_all=not starts_workers(self.measurement),
             taken=mean(shares) if shares else None,
-            pressed=math.fsum(float(each["share"]) * float(each["segments"]) / float(each["of"]) for each in pressed),
+            pressed=math.fsum(float(row["share"]) * float(row["segments"]) / float(row["of"]) for row in rows),
         )
 
     @property
@@ -525,15 +525,15 @@ OF_A_SCRIPT = ("loaderprobe run", "loaderprobe.attached")
 """How a command begins that trains by the loop of a script; `diagnose` calls `step(batch)`."""
 
 
-def loader_facts(found: MeasuredRow, origin: Origin) -> Facts:
+def loader_facts(measured: MeasuredRow, origin: Origin) -> Facts:
     """What a loader by itself was measured on, what trained, and its options."""
-    config, verdict = found.row.config, found.row.verdict
+    config, verdict = measured.row.config, measured.row.verdict
     training = f"training by {'the script' if origin.command.startswith(OF_A_SCRIPT) else 'step(batch)'}"
     return {
         **environment_facts(origin.environment),
         **{name: OPTIONS[name].of(config) for name in ("ranks", "workers", "prefetch_factor", "batch_size", "cache")},
-        "judged": training if found.trains else "the loader alone",
-        "counted": "images" if found.measurement.images else "samples",
+        "judged": training if measured.trains else "the loader alone",
+        "counted": "images" if measured.measurement.images else "samples",
         "files_were": verdict.files_were if verdict else None,
     }
 
@@ -562,15 +562,15 @@ Matched = tuple[Rows, Rows, list[Difference], tuple[CompareNote, ...]]
 
 def match_sweeps(before: Sequence[Run], after: Sequence[Run], names: frozenset[str]) -> Matched:
     """The configurations of all runs of A and of B; `names` are those of what may differ."""
-    configs = [[each.row.config for run in side for each in run] for side in (before, after)]
+    configs = [[row.row.config for run in side for row in run] for side in (before, after)]
     values = {
         name: [{option.of(config) for config in side} for side in configs]
         for name, option in OPTIONS.items()
         if name not in BESIDE
     }
-    apart = [name for name, (mine, other) in values.items() if not mine & other]
+    disjoint = [name for name, (mine, other) in values.items() if not mine & other]
     # With the whole group, all options that have other values in B than in A may differ.
-    ignored = frozenset((names & set(OPTIONS)) | set(apart if names & {"options", ALL} else ()))
+    ignored = frozenset((names & set(OPTIONS)) | set(disjoint if names & {"options", ALL} else ()))
     mine, other = (_partners(side, ignored) for side in (before, after))
     common = [(mine[key], other[key]) for key in mine if key in other]
     differ = [name for name, (one, another) in values.items() if one != another]
@@ -578,9 +578,9 @@ def match_sweeps(before: Sequence[Run], after: Sequence[Run], names: frozenset[s
     if not common:
         # What keeps all of A from having a partner in B.
         others = [name for name in differ if name not in ignored]
-        named += [name for name in others if name in apart] or others
-    options = [{name: join_words(sorted(map(str, values[name][place]))) for name in named} for place in (0, 1)]
-    rows = ([each for pair in common for each in pair[place]] for place in (0, 1))
+        named += [name for name in others if name in disjoint] or others
+    options = [{name: join_words(sorted(map(str, values[name][index]))) for name in named} for index in (0, 1)]
+    rows = ([row for pair in common for row in pair[index]] for index in (0, 1))
     facts = [
         {**shown, "data": _data(side), "files_were": _states(side)} for shown, side in zip(options, rows, strict=True)
     ]
@@ -593,30 +593,30 @@ def _partners(side: Sequence[Run], ignored: frozenset[str]) -> dict[tuple[object
 
     Where a run of the side lacks a configuration, the others speak for it.
     """
-    found: dict[tuple[object, ...], list[MeasuredRow]] = {}
+    partners: dict[tuple[object, ...], list[MeasuredRow]] = {}
     for run in side:
-        for key, (row, *others) in by_key(run, lambda each: alike_but_for(each.row.config, *BESIDE, *ignored)).items():
+        for key, (row, *others) in by_key(run, lambda row: alike_but_for(row.row.config, *BESIDE, *ignored)).items():
             if others:
-                titles = join_words([each.row.config.title() for each in (row, *others)])
+                titles = join_words([alike.row.config.title() for alike in (row, *others)])
                 without = join_words(sorted(ignored)) or "their data"
                 said = f"configurations of one run are the same without {without}: {titles}"
                 raise BadValue(said, hint="let fewer options differ")
-            found.setdefault(key, []).append(row)
-    return found
+            partners.setdefault(key, []).append(row)
+    return partners
 
 
 def _data(side: Sequence[MeasuredRow]) -> str:
     """The file sets, with their fingerprints without the root."""
-    sets = {each.files.content: each.files for each in side if each.files}.values()
+    sets = {row.files.content: row.files for row in side if row.files}.values()
     words = (
-        f"{each.label}: {each.count} files of {format_bytes(each.mean_size_bytes)}, {each.content}" for each in sets
+        f"{data.label}: {data.count} files of {format_bytes(data.mean_size_bytes)}, {data.content}" for data in sets
     )
     return join_words(sorted(words))
 
 
 def _states(side: Sequence[MeasuredRow]) -> str | None:
-    found = {each.row.verdict.files_were for each in side if each.row.verdict and each.row.verdict.files_were}
-    return join_words(sorted(found)) or None
+    states = {row.row.verdict.files_were for row in side if row.row.verdict and row.row.verdict.files_were}
+    return join_words(sorted(states)) or None
 
 
 def _sweep_notes(common: Sequence[tuple[Run, Run]]) -> tuple[CompareNote, ...]:
@@ -624,20 +624,20 @@ def _sweep_notes(common: Sequence[tuple[Run, Run]]) -> tuple[CompareNote, ...]:
 
     The latter only where the interval of their rates stands in; where there is none, their rows say so.
     """
-    read = [[[each.reading for each in side] for side in pair] for pair in common]
+    read = [[[row.reading for row in side] for side in pair] for pair in common]
     compared = [pair for pair in read if all(map(sample, pair))]
     sides: tuple[tuple[Literal["A", "B"], int], ...] = (("A", 0), ("B", 1))
     notes: list[CompareNote] = []
-    for side, place in sides:
-        disturbed = sum(any(map(_disturbed, pair[place])) for pair in common)
-        few = sum(too_few_rounds(pair[place]) for pair in compared)
+    for side, index in sides:
+        disturbed = sum(any(map(_disturbed, pair[index])) for pair in common)
+        few = sum(too_few_rounds(pair[index]) for pair in compared)
         notes.append(CompareNote(code="other_reads", side=side, rows=disturbed))
         notes.append(CompareNote(code="few_rounds", side=side, rows=few))
     return tuple(note for note in notes if note.rows)
 
 
-def _disturbed(found: MeasuredRow) -> bool:
-    verdict = found.row.verdict
+def _disturbed(measured: MeasuredRow) -> bool:
+    verdict = measured.row.verdict
     if verdict is None or verdict.other_read_bytes_per_s is None:
         return False
     return verdict.other_read_bytes_per_s > thresholds.OTHER_READS * (verdict.disk_read_bytes_per_s or 0.0)

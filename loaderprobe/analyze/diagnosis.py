@@ -43,11 +43,11 @@ def report_of(judged: Judged, data: DataFound, origin: Origin) -> Report:
     row, detail = _as_trained(row_of(judged, advised), measurement), detail_of(judged)
     notes = (*detail.notes, *disturbance_notes([measurement]), *_notes(judged, data, memory_bytes))
     alone = measurement.compute.name == NO_STEP
-    then = {name: limit for name, limit in detail.then.items() if not (alone and name == "compute")}
+    limits = {name: limit for name, limit in detail.then.items() if not (alone and name == "compute")}
     within = next((name for name in get_args(Bottleneck) if BOTTLENECKS[name].name == judged.bound.cause), None)
     if row.bound and row.bound.cause != judged.bound.cause and within:
-        then["wait"] = within
-    row = replace(row, detail=replace(detail, key=row.key, notes=notes, then=then))
+        limits["wait"] = within
+    row = replace(row, detail=replace(detail, key=row.key, notes=notes, then=limits))
     run = run_info("", origin.created_utc, origin.command, (), [measurement], ())
     return answered(Report(run=run, environment=origin.environment, configurations=(row,), knees=knees))
 
@@ -82,7 +82,7 @@ def _without_step(verdict: Verdict) -> Verdict:
         rates_images_per_s=replace(verdict.rates_images_per_s, compute=None),
         speedups={**verdict.speedups, "compute": None},
         accelerator_utilization=None,
-        advice=tuple(one for one in inputs if one.action.code != "accelerator"),
+        advice=tuple(change for change in inputs if change.action.code != "accelerator"),
         unavailable=verdict.unavailable | dict.fromkeys(missing, Remark(code="no_step")),
     )
 
@@ -92,8 +92,8 @@ def _notes(judged: Judged, data: DataFound, memory_bytes: float) -> Iterator[Rem
     measurement, verdict, activity = judged.measurement, judged.verdict, judged.measurement.judged
     unit = "images/s" if measurement.images else "samples/s"
     if measurement.by_rank:
-        apart = any(segment.mode == "no_exchange" for segment in measurement.segments)
-        exchange = "compute" if activity == "training" and not apart else ""
+        without_exchange = any(segment.mode == "no_exchange" for segment in measurement.segments)
+        exchange = "compute" if activity == "training" and not without_exchange else ""
         hosts = len({rank.host for rank in measurement.by_rank})
         yield Remark(code="ranks_in_step", facts={"ranks": measurement.ranks, "hosts": hosts, "exchange": exchange})
     if len(segments_of(measurement, measurement.config.mode, activity)) == 1:
@@ -230,7 +230,7 @@ def _with_start(verdict: Verdict, start_s: float, epoch_s: float, starts: float)
         action=Action(code="persistent_workers"), command="persistent_workers=True", speedup=1 + beside, before=rate,
         after=rates, how="estimated",
     )  # fmt: skip
-    advice = [each for each in verdict.advice if each.is_worth_making or bound.cause != "wait"]
+    advice = [change for change in verdict.advice if change.is_worth_making or bound.cause != "wait"]
     return replace(
         verdict,
         images_per_s=rate,
@@ -242,14 +242,14 @@ def _with_start(verdict: Verdict, start_s: float, epoch_s: float, starts: float)
             stay,
             *(
                 replace(
-                    each,
+                    change,
                     before=rate,
                     after=Interval(
-                        low=slowed(each.after.low), value=slowed(each.after.value), high=slowed(each.after.high)
+                        low=slowed(change.after.low), value=slowed(change.after.value), high=slowed(change.after.high)
                     ),
-                    speedup=lessened(each.speedup) if each.is_worth_making else each.speedup,
+                    speedup=lessened(change.speedup) if change.is_worth_making else change.speedup,
                 )
-                for each in advice
+                for change in advice
             ),
         ),
         unavailable={name: why for name, why in verdict.unavailable.items() if name != "speedups.wait"},

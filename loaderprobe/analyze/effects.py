@@ -34,7 +34,7 @@ class Effect:
 
     def speedup(self, how: How = "measured", at_most: bool = False) -> Speedup:
         """Of something that cannot slow training down: less than 1 is noise."""
-        value, low, high = (max(1.0, each) for each in (self.ratio.value, self.ratio.low, self.ratio.high))
+        value, low, high = (max(1.0, factor) for factor in (self.ratio.value, self.ratio.low, self.ratio.high))
         return Speedup(value=value, low=low, high=high, how=how, at_most=at_most)
 
     @property

@@ -188,8 +188,8 @@ class ServiceTimes:
 
     def in_shards(self, requests: float, larger: float, *, by_requests: bool) -> ServiceTimes:
         """With so many requests an image for one before, and so many bytes."""
-        asked = self._times(requests if by_requests else larger, "transfer_s", "bytes_per_image")
-        return replace(asked, latency_s=self.latency_s * requests)
+        service = self._times(requests if by_requests else larger, "transfer_s", "bytes_per_image")
+        return replace(service, latency_s=self.latency_s * requests)
 
     def with_cpu(self, cpu_s: float, usual_cpu_s: float) -> ServiceTimes:
         """With work that took `cpu_s` where the usual took `usual_cpu_s`, side by side.
@@ -251,82 +251,82 @@ class Point:
         return self.training * self.bytes_per_image
 
 
-def point_of(found: Experiments) -> Point | Remark:
+def point_of(trials: Experiments) -> Point | Remark:
     """The figures of one measurement, or why it carries no forecast."""
-    prediction_error, tolerance = found.prediction_error
-    if prediction_error is None or not found.compute or found.estimated_parts:
+    prediction_error, tolerance = trials.prediction_error
+    if prediction_error is None or not trials.compute or trials.estimated_parts:
         return Remark(code="no_complete_round")
     if abs(prediction_error) > tolerance or not 1 / thresholds.MISFIT <= 1 + prediction_error <= thresholds.MISFIT:
         return Remark(code="outside_noise_band", facts={"predicted_fraction": 1 + prediction_error})
-    cost = found.cost
+    cost = trials.cost
     if cost is None or not cost.images:
         return Remark(code="no_worker_times")
-    measurement, config, per_image = found.measurement, found.measurement.config, cost.per_image()
-    loader_only = segments_of(measurement, found.base, "loader_only")
+    measurement, config, per_image = trials.measurement, trials.measurement.config, cost.per_image()
+    loader_only = segments_of(measurement, trials.base, "loader_only")
     cold, commands_s = cold_share(measurement, loader_only), cost.commands_s / cost.images
     images, loaded_s = sum(s.steps * s.batch_size for s in loader_only), sum(s.seconds for s in loader_only)
-    loader, training = list(found.loader.values()), list(found.end_to_end.values())
+    loader, training = list(trials.loader.values()), list(trials.end_to_end.values())
     given = measurement.compute.specified_images_per_s is not None
     alone = [] if given else list(rates_by_round(measurement, "resident", "training").values())
     from_storage = config.cache != "warm" and measurement.storage_kind != "memory"
     return Point(
         workers=measurement.workers,
-        batch_size=found.loop.batch_size,
+        batch_size=trials.loop.batch_size,
         synchronous=measurement.compute.synchronous,
         on_cpu=config.compute.name == "cpu",
         loader=median(loader),
         loader_spread=_spread(loader),
         training=median(training),
         training_spread=_spread(training),
-        compute=found.compute,
+        compute=trials.compute,
         compute_spread=_spread(alone) if alone else 0.0,
         cpu_s=per_image.cpu_s + commands_s,
         blocked_s=per_image.blocked_s - commands_s,
         # Over the same batches as the time that an image takes in a worker: rounds differ by more than it is.
         idle_s=max(0.0, max(measurement.workers, 1) * loaded_s / images - cost.wall_s / cost.images),
         bytes_per_image=_read_per_image(measurement, loader_only, cold),
-        parent_s=found.loop.parent_s,
+        parent_s=trials.loop.parent_s,
         cores=measurement.cores_available,
         from_storage=from_storage,
         sending_s=max(0.0, (cost.process_cpu_s or 0.0) - cost.cpu_s) / cost.images if measurement.workers else 0.0,
         collated=cost.collate_s / cost.wall_s if cost.wall_s else 0.0,
-        measured=_measured(found),
-        trained_warm=found.is_measured("storage") and (found.in_training or measurement.judged != "training"),
-        unproved=_why_unproved(found, cold, from_storage=from_storage),
+        measured=_measured(trials),
+        trained_warm=trials.is_measured("storage") and (trials.in_training or measurement.judged != "training"),
+        unproved=_why_unproved(trials, cold, from_storage=from_storage),
         ranks=measurement.ranks,
     )
 
 
-def _measured(found: Experiments) -> dict[str, float]:
+def _measured(trials: Experiments) -> dict[str, float]:
     """Images/s of the loader without each resource whose ablation was measured.
 
     Warm files at the CPU time an image that cold ones took: the rate times that settles to 3 % in a second, where
     the rate alone drifts with the CPU.
     """
     rates: dict[str, float] = {
-        name: median(rates.values()) for name, rates in found.without.items() if found.is_measured(name) and rates
+        name: median(rates.values()) for name, rates in trials.without.items() if trials.is_measured(name) and rates
     }
-    measurement = found.measurement
+    measurement = trials.measurement
     warm = worker_cost(measurement.worker_batches, segments_of(measurement, "warm", "loader_only"))
-    if "storage" in rates and warm and found.cost and warm.cpu_s and found.cost.cpu_s:
-        rates["storage"] *= warm.per_image().cpu_s / found.cost.per_image().cpu_s
+    if "storage" in rates and warm and trials.cost and warm.cpu_s and trials.cost.cpu_s:
+        rates["storage"] *= warm.per_image().cpu_s / trials.cost.per_image().cpu_s
     return rates
 
 
 def _read_per_image(measurement: Measurement, loader_only: Sequence[Segment], cold: float | None) -> float:
     """Bytes that the storage reads for an image: of files that are read in parts, with what is read ahead in vain."""
-    asked = bytes_per_image(measurement, loader_only) or 0.0
-    return asked if cold is None else asked * (min(1.0, cold) if measurement.access == "files" else cold)
+    size = bytes_per_image(measurement, loader_only) or 0.0
+    return size if cold is None else size * (min(1.0, cold) if measurement.access == "files" else cold)
 
 
-def _why_unproved(found: Experiments, cold: float | None, *, from_storage: bool) -> Remark | None:
+def _why_unproved(trials: Experiments, cold: float | None, *, from_storage: bool) -> Remark | None:
     if not from_storage:
         return Remark(code="files_from_memory")
-    if found.measurement.is_remote:
+    if trials.measurement.is_remote:
         return None
-    if found.measurement.as_found and (cold is None or cold < thresholds.COLD_AT_LEAST):
+    if trials.measurement.as_found and (cold is None or cold < thresholds.COLD_AT_LEAST):
         return Remark(code="files_as_found")
-    reason = found.missing.get("storage") if found.base == "baseline" else None
+    reason = trials.missing.get("storage") if trials.base == "baseline" else None
     return Remark(code="storage_missing", facts=reason.because) if reason else None
 
 
@@ -469,26 +469,26 @@ def _device(
     service: ServiceTimes, first: Point, points: Sequence[Point], size: float, storage: StorageCeiling
 ) -> tuple[float, float]:
     """(bytes/s of the device, bytes/s above which that is not known)."""
-    most = max(points, key=lambda point: point.loader)
-    seen = most.loader * size
+    fastest = max(points, key=lambda point: point.loader)
+    reached = fastest.loader * size
     if storage.bytes_per_s is not None:
-        return max(storage.bytes_per_s, seen), math.inf
+        return max(storage.bytes_per_s, reached), math.inf
     if service.model == "single_server" and first.blocked_s > 0 and size:
-        return max(size / first.blocked_s, seen), math.inf
+        return max(size / first.blocked_s, reached), math.inf
     # With more workers than filled it, and cores to spare, a device that gives no more is at its limit.
-    undisturbed = replace(service, latency_s=first.blocked_s).terms(most.workers)
+    undisturbed = replace(service, latency_s=first.blocked_s).terms(fastest.workers)
     beside = min(undisturbed["workers"], undisturbed["cores"], undisturbed["transport"])
-    if size and beside > thresholds.ABOVE_CEILING * most.loader:
-        return seen, math.inf
-    return math.inf, thresholds.ABOVE_CEILING * max([seen, *(phase.bw_bytes for phase in storage.from_storage)])
+    if size and beside > thresholds.ABOVE_CEILING * fastest.loader:
+        return reached, math.inf
+    return math.inf, thresholds.ABOVE_CEILING * max([reached, *(phase.bw_bytes for phase in storage.from_storage)])
 
 
 def _of_senders(points: Sequence[Point], anchor: Point, time_s: Callable[[Point], float]) -> float:
     """The serial loader sends nothing, so a serial anchor takes what that costs from its neighbours."""
     if anchor.workers:
         return time_s(anchor)
-    found = [time_s(point) for point in points if point.workers]
-    return median(found) if found else 0.0
+    times = [time_s(point) for point in points if point.workers]
+    return median(times) if times else 0.0
 
 
 def _cpu_s(points: Sequence[Point], anchor: Point) -> float:
@@ -510,11 +510,11 @@ def _anchored(model: ServiceTimes, anchor: Point) -> ServiceTimes | None:
         # In a queue no single time is at fault: all of them are longer, or shorter.
         model = model.slower(min(terms["workers"], terms["cores"]) / rate)
         tight = False
-    asked = rate * model.bytes_per_image
+    needed = rate * model.bytes_per_image
     return replace(
         model,
         other_s=workers / rate - model.cpu_s - model.storage_s if tight else model.other_s,
-        bytes_per_s=asked if bottleneck == "storage" else max(model.bytes_per_s, asked),
+        bytes_per_s=needed if bottleneck == "storage" else max(model.bytes_per_s, needed),
         cores=max(model.cores, rate * model.work_s(anchor.workers)),
         parent_s=1 / rate if bottleneck == "transport" else min(model.parent_s, 1 / rate),
     )
@@ -607,9 +607,9 @@ def _terms(fit: Fit, at: Point, service: ServiceTimes, loader: float) -> dict[Bo
     terms: dict[Bottleneck, float] = {"compute": at.compute}
     if at.synchronous and at.workers:
         terms["compute"] = 1 / (1 / at.compute + _loop(fit, at, service).parent_s)
-    by_law = service.terms(at.workers)
-    tightest = lowest(by_law)
-    for term, rate in by_law.items():
+    by_model = service.terms(at.workers)
+    tightest = lowest(by_model)
+    for term, rate in by_model.items():
         name = service.bottleneck(term, at.workers)
         terms[name] = min(terms.get(name, math.inf), loader if term == tightest else rate)
     return terms
@@ -627,13 +627,13 @@ def unchanged(fit: Fit) -> Forecast:
 
     Where more of a token bucket's credit was in it than it repeats by, the rate that lasts, which is estimated.
     """
-    found = _forecast(fit, "workers", str(fit.anchor.workers))
+    forecast = _forecast(fit, "workers", str(fit.anchor.workers))
     spread = max(thresholds.REPEAT, fit.anchor.training_spread)
     measured = fit.anchor.training * fit.credit
     lasts = fit.credit <= 1 + thresholds.REPEAT
     value = measured if lasts else fit.anchor.training
     rate = Interval(value=value, low=value * (1 - spread), high=max(value, measured) * (1 + spread))
-    return replace(found, images_per_s=rate, how="measured" if lasts else "estimated", refused=None)
+    return replace(forecast, images_per_s=rate, how="measured" if lasts else "estimated", refused=None)
 
 
 def disk(fit: Fit, factor: float, *, ranged: bool = True) -> Forecast:
@@ -642,10 +642,10 @@ def disk(fit: Fit, factor: float, *, ranged: bool = True) -> Forecast:
     if fit.anchor.unproved:
         return refused("disk_speed", to, fit.anchor.unproved)
     # No storage makes the loader faster than memory does, where that was measured.
-    most = max(fit.anchor.measured.get("storage", math.inf), fit.anchor.loader)
+    from_memory = max(fit.anchor.measured.get("storage", math.inf), fit.anchor.loader)
     return _forecast(
         fit, "disk_speed", to, ranged=ranged,
-        alter=lambda service: service.with_disk(factor), loader=lambda _, rate: min(rate, most),
+        alter=lambda service: service.with_disk(factor), loader=lambda _, rate: min(rate, from_memory),
     )  # fmt: skip
 
 
@@ -670,14 +670,14 @@ def shards(fit: Fit, around: Surroundings) -> Forecast:
     larger = 1 + TAR_BYTES / image_bytes
     now = math.ceil(image_bytes / ahead / under_way)
     # No layout makes the loader faster than memory does, where that was measured.
-    most = max(fit.anchor.measured.get("storage", math.inf), fit.anchor.loader)
+    from_memory = max(fit.anchor.measured.get("storage", math.inf), fit.anchor.loader)
 
     def made(brought: float) -> Forecast:
         # Where nothing is waited for, opening fewer files also saves the CPU time of it, how much is not known.
         faster = 1.0 if brought < math.inf else 1 + thresholds.LAYOUT_SAVES
         requests = min(1.0, larger * image_bytes / brought / now)
         return _forecast(
-            fit, "layout", "tar", loader=lambda _, rate: min(rate, faster * most),
+            fit, "layout", "tar", loader=lambda _, rate: min(rate, faster * from_memory),
             alter=lambda service: service.in_shards(requests, larger, by_requests=bool(by_requests)),
         )  # fmt: skip
 
@@ -686,9 +686,9 @@ def shards(fit: Fit, around: Surroundings) -> Forecast:
 
 def _ranging(made: Sequence[Forecast]) -> Forecast:
     """The one in the middle of three, whose range holds those of all; or the first that is refused."""
-    rates = [each.images_per_s for each in made if each.images_per_s]
+    rates = [forecast.images_per_s for forecast in made if forecast.images_per_s]
     if len(rates) < len(made):
-        return next(each for each in made if each.refused)
+        return next(forecast for forecast in made if forecast.refused)
     low, high = min(rate.low for rate in rates), max(rate.high for rate in rates)
     return replace(made[1], images_per_s=replace(rates[1], low=low, high=high))
 
@@ -701,7 +701,7 @@ def cached(fit: Fit, share: float) -> Forecast:
     hits = page_cache_hits(share)
     hit = f", {100 * hits.low:.0f} to {100 * hits.high:.0f} % hits" if hits.low < hits.high else ""
     to = f"{100 * share:.0f} % of the files{hit}"
-    return _ranging([_answered(fit, "page_cache_share", to, each) for each in (hits.low, hits.value, hits.high)])
+    return _ranging([_answered(fit, "page_cache_share", to, rate) for rate in (hits.low, hits.value, hits.high)])
 
 
 def pinned(fit: Fit, share: float) -> Forecast:
@@ -750,8 +750,8 @@ def _answered(fit: Fit, changed: Changed, to: str, hits: float) -> Forecast:
         if warm is None:
             return rate
         # The model's time an image, led to the measured one where everything is in memory.
-        by_law = service.with_cached(1.0).loader(fit.anchor.workers)
-        return 1 / min(now_s, max(1e-12, 1 / rate + hits * (1 / warm - 1 / by_law)))
+        by_model = service.with_cached(1.0).loader(fit.anchor.workers)
+        return 1 / min(now_s, max(1e-12, 1 / rate + hits * (1 / warm - 1 / by_model)))
 
     # The loader's rate is measured then; what training makes of it is predicted, unless it was measured, too.
     how: How = "measured" if warm is not None and hits == 1 and fit.anchor.trained_warm else "estimated"
@@ -768,28 +768,28 @@ def _forecast(
     `at` is the measured configuration, with the workers and the compute that it has then. A search, which reads rates
     only, goes without their ranges: they take most of the time.
     """
-    found, at = [], at or fit.anchor
+    outcomes, at = [], at or fit.anchor
     for service in map(alter, fit.models):
         rate = loader(service, service.loader(at.workers))
         value = _loop(fit, at, service).end_to_end(rate, at.compute) * fit.whole
-        asked = min(rate, value) * service.bytes_per_image
-        if asked > service.unproved_bytes_per_s:
-            return refused(changed, to, Remark(code="more_than_storage", facts={"bytes_per_s": asked}))
-        found.append((value, rate, service))
-    found.sort(key=lambda trained: trained[0])
-    least, most = found[0][0], found[-1][0]
+        bytes_per_s = min(rate, value) * service.bytes_per_image
+        if bytes_per_s > service.unproved_bytes_per_s:
+            return refused(changed, to, Remark(code="more_than_storage", facts={"bytes_per_s": bytes_per_s}))
+        outcomes.append((value, rate, service))
+    outcomes.sort(key=lambda trained: trained[0])
+    least, most = outcomes[0][0], outcomes[-1][0]
     if most > thresholds.MODELS_DISAGREE * least:
         reason = Remark(code="laws_disagree", facts={"least_images_per_s": least, "most_images_per_s": most})
         return refused(changed, to, reason)
-    value, rate, service = found[len(found) // 2]
-    ranges = [_range(fit, at, *trained, loader) for trained in found] if ranged else [(value, value)]
-    terms, by_law = _terms(fit, at, service, rate), service.terms(at.workers)
+    value, rate, service = outcomes[len(outcomes) // 2]
+    ranges = [_range(fit, at, *trained, loader) for trained in outcomes] if ranged else [(value, value)]
+    terms, by_model = _terms(fit, at, service, rate), service.terms(at.workers)
     return Forecast(
         changed=changed,
         to=to,
         images_per_s=Interval(value=value, low=min(low for low, _ in ranges), high=max(high for _, high in ranges)),
         bottleneck=lowest(terms),
-        rising=by_law["workers"] <= min(*by_law.values(), terms["compute"]) and not service.crowded(at.workers),
+        rising=by_model["workers"] <= min(*by_model.values(), terms["compute"]) and not service.crowded(at.workers),
         how=how,
         refused=None,
     )
@@ -802,17 +802,17 @@ def worker_forecasts(points: Sequence[Point], storage: StorageCeiling) -> dict[i
     """
     by_workers = {point.workers: point for point in points}
     fits = {workers: fit(points, point, storage) for workers, point in by_workers.items()}
-    most = math.floor(thresholds.MOST_WORKERS_A_CORE * min(point.cores for point in points))
-    found: dict[int, Forecast] = {}
-    for number in sorted({*by_workers, *takewhile(lambda n: n <= max(most, 1), ladder())}):
-        fitted = fits[min(fits, key=lambda known: abs(_place(known) - _place(number)))]
+    limit = math.floor(thresholds.MOST_WORKERS_A_CORE * min(point.cores for point in points))
+    forecasts: dict[int, Forecast] = {}
+    for number in sorted({*by_workers, *takewhile(lambda n: n <= max(limit, 1), ladder())}):
+        fitted = fits[min(fits, key=lambda known: abs(_octave(known) - _octave(number)))]
         if not isinstance(fitted, Remark):
-            found[number] = workers(fitted, number)
+            forecasts[number] = workers(fitted, number)
         elif point := by_workers.get(number):
-            found[number] = measured(number, point.rate)
+            forecasts[number] = measured(number, point.rate)
         else:
-            found[number] = refused("workers", str(number), fitted)
-    return found
+            forecasts[number] = refused("workers", str(number), fitted)
+    return forecasts
 
 
 def measured(workers: int, rate: Interval) -> Forecast:
@@ -827,7 +827,7 @@ def find_knee(keys: Sequence[str], forecasts: dict[int, Forecast], taken: int | 
 
     `taken` is the smallest number of workers that was seen to use all cores: more of them are not forecast.
     """
-    rates = {number: each.images_per_s for number, each in forecasts.items() if each.images_per_s}
+    rates = {number: forecast.images_per_s for number, forecast in forecasts.items() if forecast.images_per_s}
     chosen = fewest(ranked(rates))
     bottleneck: Bottleneck | None = None
     if chosen is not None:
@@ -848,7 +848,7 @@ def find_knee(keys: Sequence[str], forecasts: dict[int, Forecast], taken: int | 
     )
 
 
-def _place(number: int) -> float:
+def _octave(number: int) -> float:
     return math.log2(max(number, 0.5))
 
 

@@ -47,8 +47,8 @@ def merge(ranges: Iterable[tuple[int, int]]) -> Ranges:
 
 def within(ranges: Ranges, begin: int, end: int) -> Ranges:
     """What lies in the range from `begin` to `end`, found quickly among many; they need only be sorted and apart."""
-    first = max(0, bisect_right(ranges, begin, key=lambda each: each[0]) - 1)
-    near = ranges[first : bisect_left(ranges, end, key=lambda each: each[0])]
+    first = max(0, bisect_right(ranges, begin, key=lambda span: span[0]) - 1)
+    near = ranges[first : bisect_left(ranges, end, key=lambda span: span[0])]
     inside = ((max(low, begin), min(high, end)) for low, high in near)
     return tuple(span for span in inside if span[0] < span[1])
 
@@ -84,31 +84,31 @@ def filled(ranges: Ranges, begin: int, length: int, count: int) -> Ranges:
     return tuple(zip(edges[::2], edges[1::2], strict=True))
 
 
-def intersect(some: Ranges, others: Ranges) -> Ranges:
+def intersect(left: Ranges, right: Ranges) -> Ranges:
     """What lies in both."""
     out: list[tuple[int, int]] = []
-    one = other = 0
-    ones, all_others = len(some), len(others)
-    while one < ones and other < all_others:
-        (begin, end), (low, high) = some[one], others[other]
+    i = j = 0
+    lefts, rights = len(left), len(right)
+    while i < lefts and j < rights:
+        (begin, end), (low, high) = left[i], right[j]
         low = low if low > begin else begin
         if end <= high:
             high = end
-            one += 1
+            i += 1
         else:
-            other += 1
+            j += 1
         if low < high:
             out.append((low, high))
     return tuple(out)
 
 
-def subtract(some: Ranges, taken: Ranges) -> Ranges:
-    """What lies in `some` and not in `taken`: in `some` and between the ranges of `taken`."""
-    if not some:
+def subtract(ranges: Ranges, taken: Ranges) -> Ranges:
+    """What lies in `ranges` and not in `taken`: in `ranges` and between those of `taken`."""
+    if not ranges:
         return ()
-    edges = [some[0][0], *(edge for span in taken for edge in span), some[-1][1]]
+    edges = [ranges[0][0], *(edge for span in taken for edge in span), ranges[-1][1]]
     between = zip(edges[::2], edges[1::2], strict=True)
-    return intersect(some, tuple(span for span in between if span[0] < span[1]))
+    return intersect(ranges, tuple(span for span in between if span[0] < span[1]))
 
 
 def total(ranges: Ranges) -> int:
@@ -248,12 +248,12 @@ def _held_up(timeline: Timeline, after_sync_ns: int) -> Ranges:
     calls, staged = timeline.calls, staging_calls(timeline)
     launched = sorted(begin for begin, kind in zip(calls.begin_ns, calls.kind, strict=True) if kind == "launch")
     launched.append(max([timeline.end_ns, *launched[-1:]]))
-    held = [
+    blocked = [
         (end, min(launched[min(bisect_left(launched, end), len(launched) - 1)], end + after_sync_ns))
         for i, (end, kind) in enumerate(zip(calls.end_ns, calls.kind, strict=True))
         if kind == "sync" and calls.training[i] and i not in staged
     ]
-    return merge([*_syncs(timeline), *_clipped(timeline, held)])
+    return merge([*_syncs(timeline), *_clipped(timeline, blocked)])
 
 
 def _named(timeline: Timeline, kind: str, wanted: Callable[[str], bool]) -> Callable[[int], bool]:
@@ -339,11 +339,11 @@ def step_figures(segments: Sequence[Segment]) -> dict[str, float | str]:
     if not waits:
         return {}
     whole_ns = sum(segment.finished_ns[-1] - segment.begin_ns[0] for segment in timed)
-    found: dict[str, float | str] = {"exposed_wait_fraction": sum(waits) / whole_ns} if whole_ns > 0 else {}
+    figures: dict[str, float | str] = {"exposed_wait_fraction": sum(waits) / whole_ns} if whole_ns > 0 else {}
     for name, values in (("step_ms", steps), ("exposed_wait_ms", waits)):
-        found[f"{name}_p50"] = quantile([value * MS for value in values], 0.5)
-        found[f"{name}_p95"] = quantile([value * MS for value in values], 0.95)
-    return found
+        figures[f"{name}_p50"] = quantile([value * MS for value in values], 0.5)
+        figures[f"{name}_p95"] = quantile([value * MS for value in values], 0.95)
+    return figures
 
 
 Figures = dict[str, float | str]
@@ -391,20 +391,20 @@ def gpu_figures(measurement: Measurement, segments: Sequence[Segment]) -> Figure
     a reason to hold clocks down other than idleness.
     What the device's own events say is `step_figures`. Why there is none is `why_no_counters`.
     """
-    series = {each.name: each for each in measurement.series}
-    found: Figures = {}
+    series = {sampled.name: sampled for sampled in measurement.series}
+    figures: Figures = {}
     if inside := _inside(series.get(UTILIZATION), segments):
-        found["utilization"] = mean(inside)
-        found["source"] = series[UTILIZATION].source
+        figures["utilization"] = mean(inside)
+        figures["source"] = series[UTILIZATION].source
     known = {key: _average(series.get(name), segments) for key, name in _OVER_INTERVALS.items()}
     known |= {key: _mean(_inside(series.get(name), segments)) for key, name in _AT_AN_INSTANT.items()}
-    found |= {key: value for key, value in known.items() if value is not None}
-    found |= _energy(measurement, series, segments)
-    found |= _throttling(_inside(series.get("gpu_throttle"), segments))
+    figures |= {key: value for key, value in known.items() if value is not None}
+    figures |= _energy(measurement, series, segments)
+    figures |= _throttling(_inside(series.get("gpu_throttle"), segments))
     if others := _inside(series.get("gpu_other_processes"), segments):
-        found["other_processes"] = max(others)
-    found |= step_figures(segments)
-    return found
+        figures["other_processes"] = max(others)
+    figures |= step_figures(segments)
+    return figures
 
 
 def _mean(values: Sequence[float]) -> float | None:
@@ -439,12 +439,12 @@ def _energy(measurement: Measurement, series: dict[str, Series], segments: Seque
     counted = series.get("gpu_energy")
     joules = seconds = images = 0.0
     for segment in segments:
-        own = segment.batch_size / measurement.ranks  # the counter is of one rank's GPU
+        per_step = segment.batch_size / measurement.ranks  # the counter is of one rank's GPU
         for (begin_ns, first), (end_ns, last) in pairwise(_points(counted, segment)):
             if last >= first:  # else the driver was reloaded
                 joules += last - first
                 seconds += (end_ns - begin_ns) / 1e9
-                images += segment.steps * own * (end_ns - begin_ns) / 1e9 / segment.seconds
+                images += segment.steps * per_step * (end_ns - begin_ns) / 1e9 / segment.seconds
     if joules > 0 and images:
         per_image: Figures = {"energy_j_per_image": joules / images} if measurement.images else {}
         return {"power_w": joules / seconds} | per_image
@@ -456,32 +456,32 @@ def _throttling(masks: Sequence[float]) -> Figures:
     if not masks:
         return {}
     reasons = [int(mask) & ~_IDLE for mask in masks]
-    found: Figures = {"throttled": mean([float(reason != 0) for reason in reasons])}
-    seen = 0
+    figures: Figures = {"throttled": mean([float(reason != 0) for reason in reasons])}
+    bits = 0
     for reason in reasons:
-        seen |= reason
-    names = [_THROTTLE_REASONS.get(1 << bit, f"{1 << bit:#x}") for bit in range(seen.bit_length()) if seen >> bit & 1]
-    return found | {"throttle_reasons": ", ".join(names)} if names else found
+        bits |= reason
+    names = [_THROTTLE_REASONS.get(1 << bit, f"{1 << bit:#x}") for bit in range(bits.bit_length()) if bits >> bit & 1]
+    return figures | {"throttle_reasons": ", ".join(names)} if names else figures
 
 
 def why_missing(measurement: Measurement, name: str) -> Remark | None:
     """What the sampler of a figure reported; None where it reported nothing."""
-    return next((each.reason for each in measurement.missing if each.name == name), None)
+    return next((part.reason for part in measurement.missing if part.name == name), None)
 
 
-def why_no_counters(measurement: Measurement, found: Figures) -> dict[str, Remark]:
-    """Place in the summary to the reason, for all counters where `found` has none, else for the two that count most.
+def why_no_counters(measurement: Measurement, figures: Figures) -> dict[str, Remark]:
+    """Field of the summary to the reason, for all counters where `figures` has none, else for the two that count most.
 
     Of those that were read, for each whose readings ended before the measurement did.
     """
-    if not found:
+    if not figures:
         read = any(series.name.startswith("gpu_") for series in measurement.series)
         usual = Remark(code="no_reading_in_training" if read else "no_gpu_sampled")
         return {"gpu": usual if read else why_missing(measurement, UTILIZATION) or usual}
     counted = (("utilization", UTILIZATION), ("sm_occupancy", "gpu_sm_occupancy"))
-    asked = [(key, name) for key, name in counted if key not in found]
-    asked += [(key, name) for key, name in _SERIES.items() if key in found]
-    return {f"gpu.{key}": reason for key, name in asked if (reason := why_missing(measurement, name))}
+    wanted = [(key, name) for key, name in counted if key not in figures]
+    wanted += [(key, name) for key, name in _SERIES.items() if key in figures]
+    return {f"gpu.{key}": reason for key, name in wanted if (reason := why_missing(measurement, name))}
 
 
 # How full the kernels of a window made the device, estimated from their grids.
@@ -559,12 +559,12 @@ def read_window(measurement: Measurement) -> tuple[GpuWindow | None, TimelineVie
     )
     if refused:
         return window, None
-    found = attribute(timeline)
-    gaps = without_profiler(found.gaps_of(timeline.steps), timeline)
+    attribution = attribute(timeline)
+    gaps = without_profiler(attribution.gaps_of(timeline.steps), timeline)
     if isinstance(gaps, Remark):
         return replace(window, refused=gaps), None
     use, doubts = use_of(timeline, gaps.window_ns), tuple(_doubts(measurement, timeline))
-    return replace(window, gaps=gaps, use=use, doubts=doubts), timeline_view(timeline, found)
+    return replace(window, gaps=gaps, use=use, doubts=doubts), timeline_view(timeline, attribution)
 
 
 def why_no_window(measurement: Measurement, window: GpuWindow | None) -> dict[str, Remark]:
@@ -682,20 +682,19 @@ def syncs_per_step(timeline: Timeline, own: int = 1) -> float:
     return max(0, len(syncs) - merged - own) / timeline.steps if timeline.steps else 0.0
 
 
-def timeline_view(timeline: Timeline, found: Attribution) -> TimelineView:
+def timeline_view(timeline: Timeline, attribution: Attribution) -> TimelineView:
     """The window as stretches, for drawing, counted from its begin."""
+    begin_ns, end_ns = attribution.begin_ns, attribution.end_ns
 
     def moved(ranges: Ranges) -> Ranges:
-        return tuple((begin - found.begin_ns, end - found.begin_ns) for begin, end in ranges)
+        return tuple((begin - begin_ns, end - begin_ns) for begin, end in ranges)
 
     return TimelineView(
-        window_ns=found.end_ns - found.begin_ns,
-        step_begin_ns=tuple(
-            at - found.begin_ns for at in timeline.step_begin_ns if found.begin_ns <= at < found.end_ns
-        ),
-        parts={part: moved(ranges) for part, ranges in found.parts.items()},
-        waits=moved(found.waits),
-        copies=moved(found.copies),
+        window_ns=end_ns - begin_ns,
+        step_begin_ns=tuple(at - begin_ns for at in timeline.step_begin_ns if begin_ns <= at < end_ns),
+        parts={part: moved(ranges) for part, ranges in attribution.parts.items()},
+        waits=moved(attribution.waits),
+        copies=moved(attribution.copies),
     )
 
 

@@ -78,43 +78,43 @@ def _rise(ladder: Sequence[BandwidthPhase], best: BandwidthPhase) -> Limit:
     return Limit(by=by, knee_readers=knee_readers, code="rises_then_flat", facts=facts)
 
 
-def _uneven_ranks(most: BandwidthPhase) -> Limit:
+def _uneven_ranks(phase: BandwidthPhase) -> Limit:
     """Where ranks differ: by host, by rank, or by chance."""
-    slow, share = most.slowest, most.fairness
+    slow, share = phase.slowest, phase.fairness
     assert slow is not None, "ranks that differ"
-    if not most.long_enough:
+    if not phase.long_enough:
         return _limit("too_short", {"reading_s": slow.seconds, "share": share})
-    hosts = host_names([(rank.node, rank.host) for rank in most.by_rank])
-    host = slow_host([(name, rank.bw_bytes) for name, rank in zip(hosts, most.by_rank, strict=True)])
+    hosts = host_names([(rank.node, rank.host) for rank in phase.by_rank])
+    host = slow_host([(name, rank.bw_bytes) for name, rank in zip(hosts, phase.by_rank, strict=True)])
     if host and host.lead > 1 / thresholds.UNFAIR:
         facts: Facts = {"slow_ranks": host.slow, "host_ranks": host.ranks, "elsewhere_bytes_per_s": host.elsewhere}
         return _limit("slow_host", {"host": host.host, "bytes_per_s": host.rate, **facts})
-    facts = {"rank": slow.rank, "bytes_per_s": slow.bw_bytes, "share": share, "nodes": most.nodes}
+    facts = {"rank": slow.rank, "bytes_per_s": slow.bw_bytes, "share": share, "nodes": phase.nodes}
     return _limit("slow_rank", {"host": slow.host, **facts})
 
 
-def _process(steps: Sequence[BandwidthPhase], most: BandwidthPhase) -> Limit | None:
+def _process(steps: Sequence[BandwidthPhase], best: BandwidthPhase) -> Limit | None:
     """Where as many readers in fewer ranks, or on fewer nodes, get less."""
-    alike = [step for step in steps if step.readers == most.readers and step is not most]
+    alike = [step for step in steps if step.readers == best.readers and step is not best]
     fewer = min(alike, key=lambda step: (step.nodes, step.ranks), default=None)
-    if fewer is None or most.bw_low < thresholds.HELD_BY_PROCESS * fewer.bw_high:
+    if fewer is None or best.bw_low < thresholds.HELD_BY_PROCESS * fewer.bw_high:
         return None
-    facts: Facts = {"clients": most.readers, "ranks": most.ranks, "nodes": most.nodes, "bytes_per_s": most.bw_bytes}
+    facts: Facts = {"clients": best.readers, "ranks": best.ranks, "nodes": best.nodes, "bytes_per_s": best.bw_bytes}
     facts |= {"fewer_ranks": fewer.ranks, "fewer_nodes": fewer.nodes, "fewer_bytes_per_s": fewer.bw_bytes}
     return _limit("process", facts)
 
 
-def _rise_of_ranks(steps: Sequence[BandwidthPhase], most: BandwidthPhase) -> Limit:
+def _rise_of_ranks(steps: Sequence[BandwidthPhase], best: BandwidthPhase) -> Limit:
     """Of ranks: whether it has ended. What they gain may be that of more processes and nodes, and not latency."""
-    fewer = [step for step in steps if step.readers < most.readers]
+    fewer = [step for step in steps if step.readers < best.readers]
     if not fewer:
-        return _limit("one_step_of_ranks", {"clients": most.readers})
-    early = [step for step in fewer if step.readers * thresholds.TWO_DOUBLINGS <= most.readers]
+        return _limit("one_step_of_ranks", {"clients": best.readers})
+    early = [step for step in fewer if step.readers * thresholds.TWO_DOUBLINGS <= best.readers]
     last = max(early, key=lambda step: step.readers, default=None)
     if last is not None and max(step.bw_bytes for step in steps) < thresholds.WORTH * last.bw_bytes:
-        facts: Facts = {"bytes_per_s": most.bw_bytes, "clients": last.readers, "most_clients": most.readers}
+        facts: Facts = {"bytes_per_s": best.bw_bytes, "clients": last.readers, "most_clients": best.readers}
         return _limit("plateau", facts)
-    return _limit("rising", {"clients": most.readers, "next": 2 * most.readers})
+    return _limit("rising", {"clients": best.readers, "next": 2 * best.readers})
 
 
 def kind_of(measured: BandwidthMeasurement) -> DeviceKind:
@@ -125,8 +125,8 @@ def kind_of(measured: BandwidthMeasurement) -> DeviceKind:
         usual = Remark(code="ranks_do_not_pause" if measured.by_ranks else "phase_interrupted")
         why = next((part.reason for part in measured.missing if part.name == "paced"), usual)
         return DeviceKind(kind="unknown", code="not_paced", facts=why.because, evidence=())
-    most = ladder[-1]
-    rise = most.bw_bytes / alone.bw_bytes
+    last = ladder[-1]
+    rise = last.bw_bytes / alone.bw_bytes
     ratio = _seconds_per_byte(paced) / _seconds_per_byte(alone)
     evidence = (
         Evidence(metric="rise_of_ladder", value=rise, threshold=thresholds.FLAT, unit="x"),
@@ -140,13 +140,13 @@ def kind_of(measured: BandwidthMeasurement) -> DeviceKind:
         return DeviceKind(kind="latency", code="latency", evidence=evidence)
     if any(phase.at_least for phase in (*ladder, paced)):
         return DeviceKind(kind="unknown", code="probe_busy", evidence=evidence)
-    sure = alone.bw_low < alone.bw_high and most.bw_high <= thresholds.SURELY_FLAT * alone.bw_low
+    sure = alone.bw_low < alone.bw_high and last.bw_high <= thresholds.SURELY_FLAT * alone.bw_low
     flat = rise <= thresholds.FLAT and sure
     if flat and ratio <= thresholds.CREDIT_AT_MOST:
         return DeviceKind(kind="token_bucket", code="token_bucket", evidence=evidence)
     if flat and ratio >= thresholds.LOST_AT_LEAST:
         return DeviceKind(kind="single_server", code="single_server", evidence=evidence)
-    facts: Facts = {"readers": most.readers, "rise": rise, "paced": ratio, "bytes_per_s": most.bw_bytes}
+    facts: Facts = {"readers": last.readers, "rise": rise, "paced": ratio, "bytes_per_s": last.bw_bytes}
     return DeviceKind(kind="unknown", code="none_of_them", facts=facts, evidence=evidence)
 
 

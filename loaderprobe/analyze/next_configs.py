@@ -73,9 +73,9 @@ def next_configs(report: Report, auto: Auto) -> list[RunConfig]:
     A number of workers that failed ends the search above it, and is not asked for again.
     """
     groups = by_key(report.configurations, lambda row: alike_but_for(row.config, "workers", "prefetch_factor"))
-    found = [_next_config(rows, report.knees, auto) for rows in groups.values()]
+    configs = [_next_config(rows, report.knees, auto) for rows in groups.values()]
     known = {row.key for row in report.configurations}
-    return [config for config in found if config and config.key not in known]
+    return [config for config in configs if config and config.key not in known]
 
 
 def _next_config(rows: Sequence[ConfigurationRow], knees: Sequence[Knee], auto: Auto) -> RunConfig | None:

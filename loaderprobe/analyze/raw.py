@@ -59,15 +59,15 @@ def batch_rows(measured: Measurement) -> Iterator[Row]:
         records.wall_ns, records.cpu_ns, records.run_delay_ns, records.collate_ns, records.instrument_ns,
         records.process_cpu_ns,
     )  # fmt: skip
-    for place, number in enumerate(records.batch):
+    for index, number in enumerate(records.batch):
         yield (
             *_of(measured, served.get(number)),
             number,
-            records.worker[place],
-            records.images[place],
-            _seconds_at(records.start_ns, place, origin_ns),
-            *(_seconds_at(column, place, 0) for column in times),
-            records.read_bytes[place],
+            records.worker[index],
+            records.images[index],
+            _seconds_at(records.start_ns, index, origin_ns),
+            *(_seconds_at(column, index, 0) for column in times),
+            records.read_bytes[index],
         )
 
 
@@ -83,6 +83,6 @@ def _origin_ns(measured: Measurement) -> int:
     return min((segment.begin_ns[0] for segment in measured.segments if segment.steps), default=0)
 
 
-def _seconds_at(column: Sequence[Any], place: int, origin_ns: int) -> float:
+def _seconds_at(column: Sequence[Any], index: int, origin_ns: int) -> float:
     """NaN where the column was not recorded."""
-    return (column[place] - origin_ns) / 1e9 if column else nan
+    return (column[index] - origin_ns) / 1e9 if column else nan

@@ -75,16 +75,16 @@ def next_limits(verdict: Verdict, workers: int, *, own_threads: bool = False) ->
         verdict = replace(verdict, worker_time=None)
     known = {name: speedup.value for name in (*INPUTS, "compute") if (speedup := verdict.speedups[name])}
     compute, cores = verdict.rates_images_per_s.compute, verdict.rates_images_per_s.cpu_limit
-    found: dict[str, Bottleneck] = {}
+    limits: dict[str, Bottleneck] = {}
     for free, gain in known.items():
         rate = verdict.images_per_s.value * gain
         if free != "compute" and compute and rate >= AT_LIMIT * compute:
-            found[free] = "compute"
+            limits[free] = "compute"
         elif free != "preprocessing" and cores and rate >= AT_LIMIT * cores:
-            found[free] = "cores"
+            limits[free] = "cores"
         elif part := _largest_part(verdict, free, gain, workers):
-            found[free] = part
-    return found
+            limits[free] = part
+    return limits
 
 
 def _largest_part(verdict: Verdict, free: str, gain: float, workers: int) -> Bottleneck | None:
@@ -100,7 +100,7 @@ def _largest_part(verdict: Verdict, free: str, gain: float, workers: int) -> Bot
     }
     # The faster training would ask for little of its ceiling.
     idle = verdict.disk_ceiling_fraction is not None and verdict.disk_ceiling_fraction * gain < NO_NEXT_LIMIT
-    left = {name: each for name, each in parts.items() if name != free and not (idle and name == "storage")}
+    left = {name: part_s for name, part_s in parts.items() if name != free and not (idle and name == "storage")}
     return max(left, key=lambda name: left[name])
 
 
@@ -123,19 +123,19 @@ def buffer_effect(measurement: Measurement, verdict: Verdict, study: Prefilled |
         return None
     free = free_batches(loader)
     # The study is of one process.
-    seen = study if study is not None and study.prefilled is not None and measurement.ranks == 1 else None
+    usable = study if study is not None and study.prefilled is not None and measurement.ranks == 1 else None
     rates = [verdict.images_per_s.value]
-    if seen:
-        rates = [segment_rate(measurement, part) for part in seen.steady]
+    if usable:
+        rates = [segment_rate(measurement, part) for part in usable.steady]
     steady = len(rates) / sum(1 / rate for rate in rates)
     most = max(1.0, compute / steady)
     first = {iteration: over_steady(iteration, free, most) for iteration in ITERATIONS}
-    if seen and seen.prefilled:
-        first = {count: rate / steady for count, rate in _rates(seen.prefilled).items()}
+    if usable and usable.prefilled:
+        first = {count: rate / steady for count, rate in _rates(usable.prefilled).items()}
     return BufferEffect(
         batches=loader.batches_ahead,
         free=free,
-        how="measured" if seen else "estimated",
+        how="measured" if usable else "estimated",
         runs=tuple(ShortRun(iterations=count, over_steady=ratio) for count, ratio in first.items()),
         most=most,
         enough=enough(free, most),
@@ -156,7 +156,7 @@ def _rates(segment: Segment) -> dict[int, float]:
 
 def epochs_of(measured: EpochsMeasured, files: FileSet | None) -> Epochs:
     """Rate and cold share of each epoch. `files` are those that an epoch reads; None where they are not known."""
-    found = files.images_found / files.count if files else 1.0
+    whole_over_used = files.images_found / files.count if files else 1.0
     size, memory = measured.set_bytes, measured.memory_bytes
     fit: Fit | None = None
     if memory is not None:
@@ -169,7 +169,7 @@ def epochs_of(measured: EpochsMeasured, files: FileSet | None) -> Epochs:
         set_bytes=size,
         memory_bytes=memory,
         fit=fit,
-        whole_set_bytes=size * max(1.0, found),
+        whole_set_bytes=size * max(1.0, whole_over_used),
         reason=measured.reason,
     )
 
@@ -191,36 +191,36 @@ def outlooks(
     by_fingerprint = {file.fingerprint: file for file in files}
     judged = [row for row in rows if row.verdict and row.config.compute.kind != NO_STEP]
     devices = [row for row in judged if row.config.compute.kind != "cpu"]
-    other = None if devices else (REFERENCE, known(RATES[REFERENCE], "images/s", "given", _REFERENCE_SOURCE))
+    reference = None if devices else (REFERENCE, known(RATES[REFERENCE], "images/s", "given", _REFERENCE_SOURCE))
 
     def alike(row: ConfigurationRow) -> tuple[str, str, str]:
         """The rate of a reference does not depend on what was trained here."""
         return row.config.data, row.config.compute.name, row.config.compute.model if devices else ""
 
-    found: list[Outlook] = []
-    for (data, _, _), some in by_key(devices or judged, alike).items():
-        fewest = min(row.config.ranks for row in some)
-        row = cold_and_fastest([row for row in some if row.config.ranks == fewest])
+    needs: list[Outlook] = []
+    for (data, _, _), group in by_key(devices or judged, alike).items():
+        fewest = min(row.config.ranks for row in group)
+        row = cold_and_fastest([row for row in group if row.config.ranks == fewest])
         if file_set := by_fingerprint.get(data):
-            made = _outlook(row, file_set, ceilings.get(data), other)
-            found += [made] if made else []
-    sizes, planned = {each.label: each.mean_size_bytes for each in by_fingerprint.values()}, ""
-    if found and len(sizes) > 1:
-        planned = nearest_to_imagenet({each.data: sizes.get(each.data, 1.0) for each in found})
-    return tuple(replace(each, planned=each.data == planned) for each in found)
+            made = _outlook(row, file_set, ceilings.get(data), reference)
+            needs += [made] if made else []
+    sizes, planned = {file_set.label: file_set.mean_size_bytes for file_set in by_fingerprint.values()}, ""
+    if needs and len(sizes) > 1:
+        planned = nearest_to_imagenet({outlook.data: sizes.get(outlook.data, 1.0) for outlook in needs})
+    return tuple(replace(outlook, planned=outlook.data == planned) for outlook in needs)
 
 
 def _outlook(
-    row: ConfigurationRow, files: FileSet, ceiling: StorageCeiling | None, other: tuple[str, Quantity] | None
+    row: ConfigurationRow, files: FileSet, ceiling: StorageCeiling | None, reference: tuple[str, Quantity] | None
 ) -> Outlook | None:
     measurement = row.measurement
     assert row.verdict and measurement
     try:
-        workload = workload_of(measurement, row.verdict, files, ceiling, other)
+        workload = workload_of(measurement, row.verdict, files, ceiling, reference)
     except BadValue:
         return None
-    one = demand(workload, UTILIZATION, workload.images_an_open)
-    specified = other is not None or measurement.compute.specified_images_per_s is not None
+    demands = demand(workload, UTILIZATION, workload.images_an_open)
+    specified = reference is not None or measurement.compute.specified_images_per_s is not None
     cores = cores_of(workload, UTILIZATION)
     feed, storage = feed_of(workload), workload.storage
     supply = replace(storage.limits[0], feeds=feed.count) if feed and storage else None
@@ -237,8 +237,8 @@ def _outlook(
         needs=tuple(
             StorageNeed(
                 accelerators=count,
-                read_bytes_per_s=count * one["read_bytes"].value,
-                files_per_s=count * one["opens"].value,
+                read_bytes_per_s=count * demands["read_bytes"].value,
+                files_per_s=count * demands["opens"].value,
             )
             for count in COUNTS
         ),
@@ -254,17 +254,17 @@ def rank_rows(measurement: Measurement) -> tuple[RankRow, ...]:
     if len(measurement.by_rank) < 2:
         return ()
     in_step, alone = (measurement.config.mode, "loader_only", None), rates_alone(measurement)
-    places = [place for place, segment in enumerate(measurement.segments) if segment.kind == in_step]
+    positions = [index for index, segment in enumerate(measurement.segments) if segment.kind == in_step]
     rows = [
         RankRow(
-            rank=seen.rank,
-            node=seen.node,
-            host=seen.host,
-            alone_images_per_s=alone.get(seen.rank),
-            input_s=median([seen.input_ns[place] / NS for place in places] or [0.0]),
-            waiting_s=median([seen.meet_ns[place] / NS for place in places] or [0.0]),
+            rank=rank.rank,
+            node=rank.node,
+            host=rank.host,
+            alone_images_per_s=alone.get(rank.rank),
+            input_s=median([rank.input_ns[index] / NS for index in positions] or [0.0]),
+            waiting_s=median([rank.meet_ns[index] / NS for index in positions] or [0.0]),
         )
-        for seen in measurement.by_rank
+        for rank in measurement.by_rank
     ]
     order = sorted(rows, key=lambda row: (row.alone_images_per_s or 0.0, -row.input_s))
     roles: dict[int, Role] = {order[len(order) // 2].rank: "median"}
@@ -293,31 +293,28 @@ def build_report(
     around = {file.fingerprint: _around(file, environment, ceilings.get(file.fingerprint)) for file in files}
 
     def judged(*, alone: bool) -> tuple[list[tuple[RunConfig, Outcome]], dict[str, Recommendation], tuple[Knee, ...]]:
-        found = [
-            (config, _judged(each, ceilings.get(config.data), alone=alone) if isinstance(each, Measurement) else each)
-            for config, each in results
-        ]
-        experiments = {config.key: each.experiments for config, each in found if isinstance(each, Judged)}
+        outcomes = [(config, _judged(result, ceilings.get(config.data), alone=alone)) for config, result in results]
+        experiments = {config.key: outcome.experiments for config, outcome in outcomes if isinstance(outcome, Judged)}
         made, knees = recommend_groups([*experiments.values()], around, RATES)
         if not alone:
-            json.dumps([asdict(each) for advised in made.values() for each in advised.advice], allow_nan=False)
-        return found, made, knees
+            json.dumps([asdict(advice) for advised in made.values() for advice in advised.advice], allow_nan=False)
+        return outcomes, made, knees
 
     try:
-        found, recommendations, knees = judged(alone=False)
+        outcomes, recommendations, knees = judged(alone=False)
     except BROKEN_DOWN:  # advice on each alone shows which measurements are at fault
-        found, recommendations, knees = judged(alone=True)
+        outcomes, recommendations, knees = judged(alone=True)
     beside = by_key(studies, lambda study: study.config.key)
     rows = [
-        _measured_row(each, recommendations[config.key], beside.get(config.key, ()), files)
-        if isinstance(each, Judged)
-        else _unmeasured_row(config, each)
-        for config, each in found
+        _measured_row(outcome, recommendations[config.key], beside.get(config.key, ()), files)
+        if isinstance(outcome, Judged)
+        else _unmeasured_row(config, outcome)
+        for config, outcome in outcomes
     ]
-    outcomes = [each.measurement if isinstance(each, Judged) else each for _, each in found]
+    plain_results = [outcome.measurement if isinstance(outcome, Judged) else outcome for _, outcome in outcomes]
     report = answered(
         Report(
-            run=run_info(name, created_utc, command, files, outcomes, damaged),
+            run=run_info(name, created_utc, command, files, plain_results, damaged),
             environment=environment,
             configurations=tuple(rows),
             knees=knees,
@@ -328,16 +325,18 @@ def build_report(
     return with_warm_notes(replace(report, run=run))
 
 
-def _judged(measurement: Measurement, ceiling: StorageCeiling | None, *, alone: bool) -> Judged | DamagedFile:
-    """It, judged; or file and reason, where the arithmetic of its verdict, or of advice on it alone, breaks down."""
+def _judged(result: Result, ceiling: StorageCeiling | None, *, alone: bool) -> Outcome:
+    """A measurement, judged; file and reason where its verdict, or advice on it alone, breaks down. Else the result."""
+    if not isinstance(result, Measurement):
+        return result
     try:
-        found = Judged(measurement=measurement, ceiling=ceiling)
-        advice = recommend(found.experiments, Surroundings(storage=ceiling or NO_CEILING)).advice if alone else ()
-        json.dumps(asdict(replace(found.verdict, advice=advice)), allow_nan=False)
-        return found
+        judged = Judged(measurement=result, ceiling=ceiling)
+        advice = recommend(judged.experiments, Surroundings(storage=ceiling or NO_CEILING)).advice if alone else ()
+        json.dumps(asdict(replace(judged.verdict, advice=advice)), allow_nan=False)
+        return judged
     except BROKEN_DOWN as error:
         reason = f"{type(error).__name__}: {error}"
-    return DamagedFile(file=f"measurements/{measurement.config.key}.json", reason=f"cannot be judged: {reason}")
+    return DamagedFile(file=f"measurements/{result.config.key}.json", reason=f"cannot be judged: {reason}")
 
 
 def run_info(
@@ -398,11 +397,11 @@ def _measured_row(
     row = row_of(judged, advised)
     prefilled = next((study for study in beside if isinstance(study, Prefilled)), None)
     epochs = next((study for study in beside if isinstance(study, EpochsMeasured)), None)
-    own = next((file for file in files if file.fingerprint == row.config.data), None)
+    file_set = next((file for file in files if file.fingerprint == row.config.data), None)
     return replace(
         row,
         buffer=buffer_effect(judged.measurement, judged.verdict, prefilled),
-        epochs=None if epochs is None else epochs_of(epochs, own),
+        epochs=None if epochs is None else epochs_of(epochs, file_set),
         detail=detail_of(judged),
     )
 

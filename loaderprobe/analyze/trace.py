@@ -43,16 +43,16 @@ def step_spans(spans: HostSpans, launches: Sequence[HostSpan], work: Sequence[Tr
     `launches` are the calls that put work on a GPU. Where no step ends before, what there is of the first, to
     `until_ns`.
     """
-    last = max(each.end_ns for each in work)
+    last = max(task.end_ns for task in work)
     begins = sorted(launch.begin_ns for launch in launches)
     marked, marks, thread = _marks(spans, begins, last)
     if thread is None:
         thread = Counter(launch.thread for launch in launches).most_common(1)[0][0] if launches else None
     whole = [mark for mark in marks if mark[1] <= until_ns] or marks[:1]
     # The next() that ends an epoch is no step.
-    every = [each for each in whole if bisect_left(begins, each[0]) < bisect_left(begins, each[1])] or whole
+    every = [mark for mark in whole if bisect_left(begins, mark[0]) < bisect_left(begins, mark[1])] or whole
     if not every:
-        marked, every = "none", [(min(each.begin_ns for each in work), min(last, until_ns))]
+        marked, every = "none", [(min(task.begin_ns for task in work), min(last, until_ns))]
     usual = median(end - begin for begin, end in every)
     slow = next(
         (n for n, (b, e) in enumerate(every[: len(every) // 2]) if e - b <= thresholds.SLOW_FIRST_STEP * usual),
@@ -61,7 +61,7 @@ def step_spans(spans: HostSpans, launches: Sequence[HostSpan], work: Sequence[Tr
     steps = every[slow:]
     begin, end = steps[0][0], steps[-1][1]
     # The work of the last step may outlast it; what the profiler does when it stops belongs to no step.
-    tail = [each.end_ns for each in work if each.issued_ns is not None and begin <= each.issued_ns < end]
+    tail = [task.end_ns for task in work if task.issued_ns is not None and begin <= task.issued_ns < end]
     tail += [launch.end_ns for launch in launches if begin <= launch.begin_ns < end and launch.thread == thread]
     # A first step that is cut off ends where the records do.
     tail += [end] if end > until_ns else []
@@ -73,8 +73,8 @@ def _marks(
     spans: HostSpans, launches_ns: Sequence[int], last_ns: int
 ) -> tuple[MarkName, list[tuple[int, int]], int | None]:
     """What marks steps, the steps, and the thread that marked them."""
-    steps = sorted(spans.steps, key=lambda each: each.begin_ns)
-    waits = sorted(spans.waits, key=lambda each: each.begin_ns)
+    steps = sorted(spans.steps, key=lambda step: step.begin_ns)
+    waits = sorted(spans.waits, key=lambda wait: wait.begin_ns)
     # A step may take from several loaders: it begins with the first of the waits that no launch lies between.
     launched = [bisect_left(launches_ns, wait.begin_ns) for wait in waits]
     rows = zip(waits, [-1, *launched], launched, strict=False)
@@ -85,18 +85,16 @@ def _marks(
         begins = [wait.begin_ns for wait in waits]
         ends = [*begins[1:], max(last_ns, waits[-1].end_ns)]
         return "batches", list(zip(begins, ends, strict=True)), waits[0].thread
-    optimizer = sorted(spans.optimizer, key=lambda each: each.end_ns)
-    ends = [each.end_ns for each in optimizer]
+    optimizer = sorted(spans.optimizer, key=lambda span: span.end_ns)
+    ends = [span.end_ns for span in optimizer]
     if len(ends) > 1:
         return "optimizer_steps", list(pairwise(ends)), optimizer[0].thread
     return "none", [], None
 
 
-def parts_of_steps(found: Attribution, steps: Sequence[tuple[int, int]]) -> dict[TimePart, tuple[float, ...]]:
+def parts_of_steps(attribution: Attribution, steps: Sequence[tuple[int, int]]) -> dict[TimePart, tuple[float, ...]]:
     """Seconds of each step by part."""
-    return {
-        part: tuple(overlap(ranges, begin, end) / 1e9 for begin, end in steps) for part, ranges in found.parts.items()
-    }
+    return {part: tuple(overlap(ranges, *step) / 1e9 for step in steps) for part, ranges in attribution.parts.items()}
 
 
 def fed_steps(parts: Mapping[TimePart, Sequence[float]]) -> int:
@@ -119,14 +117,14 @@ def free_of(ranks: Sequence[Gaps]) -> tuple[Free, ...]:
     Of ranks in step: the slowest without it, and the least exchange, since the rest of it is waiting.
     """
     step_s, exchange_s = fmean(gaps.step_s for gaps in ranks), min(gaps.seconds("communication") for gaps in ranks)
-    found = []
+    sides = []
     for name, freed in FREED.items():
         kept = [part for part in TIME_PARTS if part not in (*freed, "communication")]
         least_s = max(gaps.seconds(*kept) for gaps in ranks)
         least_s += 0 if name == "communication" else exchange_s
         if any(gaps.seconds(*freed) for gaps in ranks) and 0 < least_s < step_s:
-            found.append(Free(name=name, step_s=least_s, speedup=step_s / least_s))
-    return tuple(found)
+            sides.append(Free(name=name, step_s=least_s, speedup=step_s / least_s))
+    return tuple(sides)
 
 
 def blocking_calls(timeline: Timeline, sync: Ranges, steps: int) -> tuple[Named, ...]:
@@ -138,10 +136,10 @@ def blocking_calls(timeline: Timeline, sync: Ranges, steps: int) -> tuple[Named,
         if kind == "h2d"
     }
     times: dict[int, list[tuple[int, int]]] = {}
-    for place, kind in enumerate(calls.kind):
-        inside = timeline.begin_ns <= calls.begin_ns[place] < timeline.end_ns
-        if kind == "sync" and calls.training[place] and inside and calls.correlation[place] not in copied:
-            times.setdefault(calls.name[place], []).append((calls.begin_ns[place], calls.end_ns[place]))
+    for index, kind in enumerate(calls.kind):
+        inside = timeline.begin_ns <= calls.begin_ns[index] < timeline.end_ns
+        if kind == "sync" and calls.training[index] and inside and calls.correlation[index] not in copied:
+            times.setdefault(calls.name[index], []).append((calls.begin_ns[index], calls.end_ns[index]))
     named = [
         Named(
             name=timeline.names[name],
@@ -150,13 +148,13 @@ def blocking_calls(timeline: Timeline, sync: Ranges, steps: int) -> tuple[Named,
         )
         for name, ranges in times.items()
     ]
-    return tuple(sorted(named, key=lambda each: -each.seconds)[:SHOWN])
+    return tuple(sorted(named, key=lambda call: -call.seconds)[:SHOWN])
 
 
 def held_up(launch: Ranges, functions: Iterable[HostSpan], thread: int | None, steps: int) -> tuple[Named, ...]:
     """What the host was in during the gaps in which it launched nothing: the innermost function of each long one."""
-    ordered = sorted((function for function in functions if function.thread == thread), key=lambda each: each.begin_ns)
-    held: Counter[str] = Counter()
+    ordered = sorted((function for function in functions if function.thread == thread), key=lambda span: span.begin_ns)
+    ns_by_name: Counter[str] = Counter()
     opened: list[HostSpan] = []
     number = 0
     for begin, end in launch:
@@ -165,12 +163,12 @@ def held_up(launch: Ranges, functions: Iterable[HostSpan], thread: int | None, s
             while number < len(ordered) and ordered[number].begin_ns < end:
                 opened.append(ordered[number])
                 number += 1
-            opened = [each for each in opened if each.end_ns > begin][-MOST_OPEN:]
-            most = thresholds.HELD_SHARE * (end - begin)
-            around = [each for each in opened if min(each.end_ns, end) - max(each.begin_ns, begin) > most]
-            name = min(around, key=lambda each: each.end_ns - each.begin_ns).name if around else NO_FUNCTION
-        held[name] += end - begin
-    return tuple(Named(name=name, seconds=ns / steps / 1e9) for name, ns in held.most_common(SHOWN))
+            opened = [span for span in opened if span.end_ns > begin][-MOST_OPEN:]
+            least_ns = thresholds.HELD_SHARE * (end - begin)
+            around = [span for span in opened if min(span.end_ns, end) - max(span.begin_ns, begin) > least_ns]
+            name = min(around, key=lambda span: span.end_ns - span.begin_ns).name if around else NO_FUNCTION
+        ns_by_name[name] += end - begin
+    return tuple(Named(name=name, seconds=ns / steps / 1e9) for name, ns in ns_by_name.most_common(SHOWN))
 
 
 def without_launch(timeline: Timeline) -> int:
@@ -197,13 +195,13 @@ def mean_use(ranks: Sequence[TraceRank]) -> DeviceUse:
 
 
 def waited_for(ranks: Sequence[TraceRank]) -> int | None:
-    """Place of the rank that the others wait for: the one with the least time in communication alone.
+    """Index of the rank that the others wait for: the one with the least time in communication alone.
 
     None where they wait alike, or one of them never communicates.
     """
     times = [rank.gaps.seconds("communication") for rank in ranks]
-    apart, step_s = max(times) - min(times), max(rank.step_s for rank in ranks)
-    if len(ranks) < 2 or not min(times) or apart < thresholds.WAIT_DIFFERS * step_s:
+    spread_s, step_s = max(times) - min(times), max(rank.step_s for rank in ranks)
+    if len(ranks) < 2 or not min(times) or spread_s < thresholds.WAIT_DIFFERS * step_s:
         return None
     return times.index(min(times))
 
@@ -235,19 +233,19 @@ _FREES = {"cudaFree": "PYTORCH_NO_CUDA_MEMORY_CACHING", "hipFree": "PYTORCH_NO_H
 """By its name, the variable that makes torch call it often."""
 
 
-def advice_on(found: TraceReport) -> Iterator[Coded]:
+def advice_on(report: TraceReport) -> Iterator[Coded]:
     """What to do next for what limits, and for what stands out beside it."""
-    rank = found.ranks[found.waited_for or 0]
-    bound = found.bound if found.waited_for is None else rank.bound
+    rank = report.ranks[report.waited_for or 0]
+    bound = report.bound if report.waited_for is None else rank.bound
     sides = bound.candidates or (bound.waits_for,)
     if {"input", "copy"} & {*sides} and "SingleProcess" in rank.loader:
         yield Coded(code="serial")
     freed = [call for call in rank.blocking if call.name in _FREES and call.count >= 1]
     for call in freed:
         yield Coded(code="freed", facts={"call": call.name, "calls": call.count, "variable": _FREES[call.name]})
-    hidden = any(note.code in ("perhaps_fed", "first_steps_fed") for each in found.ranks for note in each.notes)
+    hidden = any(note.code in ("perhaps_fed", "first_steps_fed") for rank in report.ranks for note in rank.notes)
     for side in sides:
-        of_ranks = side == "communication" and len(found.ranks) > 1
+        of_ranks = side == "communication" and len(report.ranks) > 1
         if side in ("host", "sync", "communication", "compute") and not of_ranks and not (side == "sync" and freed):
             yield Coded(code="compute_alone" if side == "compute" and not hidden else side)
     pageable_s = rank.gaps.pageable_ns / rank.steps / 1e9
@@ -257,10 +255,10 @@ def advice_on(found: TraceReport) -> Iterator[Coded]:
         yield Coded(code="span")
 
 
-def commands(found: TraceReport) -> tuple[str, ...]:
+def commands(report: TraceReport) -> tuple[str, ...]:
     """What splits the input: the script itself, and the loader beside an accelerator as fast as this one without it."""
-    rank = found.ranks[0]
-    ranks = max(len(found.ranks), rank.world_size or 1)
+    rank = report.ranks[0]
+    ranks = max(len(report.ranks), rank.world_size or 1)
     start = f"torchrun --nproc-per-node {min(ranks, 8)} train.py" if ranks > 1 else "python train.py"
     options = [f"--ranks {ranks}" if ranks > 1 else ""]
     if rank.batch_size:

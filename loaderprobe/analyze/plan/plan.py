@@ -60,33 +60,33 @@ def as_asked(
     Larger reads get at least the bytes/s of smaller ones; what blocks of shards get says nothing of a folder. That an
     image takes a worker as long is assumed.
     """
-    found, storage, files = workload, workload.storage, workload.files
+    changed, storage, files = workload, workload.storage, workload.files
     to_shards = images_per_file > workload.images_an_open == 1
     to_folder = images_per_file == 1 != workload.images_an_open
     if images is not None:
-        found = replace(found, images=images)
+        changed = replace(changed, images=images)
     # Where a run did not tell the bytes of an image, those that are given are of the files that it read.
     other_size = file_bytes is not None and workload.file_bytes.label != "given"
     if file_bytes is not None and other_size:
-        asked = requests([file_bytes.value], exact=False)
-        found = replace(found, file_bytes=file_bytes, requests_per_file=asked)
+        per_file = requests([file_bytes.value], exact=False)
+        changed = replace(changed, file_bytes=file_bytes, requests_per_file=per_file)
     if storage is not None and files is not None and other_size:
         known_opens = any(limit.resource == files.resource for limit in storage.limits)
         limits = storage.limits if known_opens else (*storage.limits, files)
         storage = replace(storage, limits=limits, latency_s=None)
-    if storage is not None and (to_shards or found.file_bytes.value > workload.file_bytes.value):
+    if storage is not None and (to_shards or changed.file_bytes.value > workload.file_bytes.value):
         bandwidth, *others = storage.limits
         storage = replace(storage, limits=(replace(bandwidth, at_least=True), *others))
     if other_size or to_shards or to_folder:
         times = {name: assumed_too(time) for name, time in workload.times.items()}
-        found = replace(found, times=times)
+        changed = replace(changed, times=times)
     if to_folder:
         why: dict[PlanPart, Remark] = {"workers": Remark(code="file_wait_unknown")}
         if storage is not None:
             why["measured_storage"] = Remark(code="measured_in_shards")
-        times = {name: time for name, time in found.times.items() if name != "wait_s"}
-        return replace(found, storage=None, times=times, refused={**why, **workload.refused})
-    return replace(found, storage=storage)
+        times = {name: time for name, time in changed.times.items() if name != "wait_s"}
+        return replace(changed, storage=None, times=times, refused={**why, **workload.refused})
+    return replace(changed, storage=storage)
 
 
 def lru_share_for(hits: float) -> float:
@@ -204,19 +204,19 @@ READERS = 8
 
 def needs_of_one(workload: PlanWorkload, asked: Asked, utilization: float) -> Demand:
     """What one accelerator needs at this utilization, as far as that is known; what storage keeps is for all."""
-    found = demand(workload, utilization, asked.images_per_file)
+    needs = demand(workload, utilization, asked.images_per_file)
     storage, write = workload.storage, asked.checkpoint
     if storage and storage.latency_s and asked.images_per_file == 1:
-        found["reads_in_flight"] = in_flight(found["opens"], storage.latency_s)
+        needs["reads_in_flight"] = in_flight(needs["opens"], storage.latency_s)
     if workload.images is not None:
-        found["capacity"] = product([workload.images, workload.file_bytes], "B", "images s")
+        needs["capacity"] = product([workload.images, workload.file_bytes], "B", "images s")
     if write is not None:
-        found["checkpoint"] = known(write.bytes / (write.every_s * write.share), "B/s", "given", "checkpoint")
+        needs["checkpoint"] = known(write.bytes / (write.every_s * write.share), "B/s", "given", "checkpoint")
     if workers := workers_of(workload, utilization):
-        found |= {"read_time": _read_time(workload, utilization, workers), "workers": workers}
+        needs |= {"read_time": _read_time(workload, utilization, workers), "workers": workers}
     if cores := cores_of(workload, utilization):
-        found["cores"] = cores
-    return {name: need for name, need in found.items() if need.value > 0}
+        needs["cores"] = cores
+    return {name: need for name, need in needs.items() if need.value > 0}
 
 
 def workers_of(workload: PlanWorkload, utilization: float) -> Quantity | None:
@@ -224,9 +224,9 @@ def workers_of(workload: PlanWorkload, utilization: float) -> Quantity | None:
     if len(workload.times) < 3:
         return None
     whole = total([*workload.times.values()], "s", "cpu + wait + other")
-    found = product([workload.rate, whole], "workers", "G u (cpu + wait + other)", factor=utilization)
-    value, low, high = (float(math.ceil(end)) for end in (found.value, found.low, found.high))
-    return replace(found, value=value, low=low, high=high, formula=f"ceil({found.formula})")
+    workers = product([workload.rate, whole], "workers", "G u (cpu + wait + other)", factor=utilization)
+    value, low, high = (float(math.ceil(end)) for end in (workers.value, workers.low, workers.high))
+    return replace(workers, value=value, low=low, high=high, formula=f"ceil({workers.formula})")
 
 
 def _read_time(workload: PlanWorkload, utilization: float, workers: Quantity) -> Quantity:
@@ -241,17 +241,17 @@ _NOT_SOLD: tuple[NeedName, ...] = ("reads_in_flight", "read_time", *OF_EACH)
 """Needs that have no headroom."""
 
 
-def _need(name: NeedName, one: Quantity, most: Quantity, asked: Asked) -> Need:
+def _need(name: NeedName, one: Quantity, full: Quantity, asked: Asked) -> Need:
     """From the needs of one accelerator at the wanted utilization, and at all of it."""
     if name not in (*OF_EACH, *FIXED):
-        most = scaled(most, asked.accelerators, f"N {most.formula}, u = 1")
+        full = scaled(full, asked.accelerators, f"N {full.formula}, u = 1")
     wanted = one if name in (*OF_EACH, *FIXED) else scaled(one, asked.accelerators, f"N {one.formula}")
     to_buy = scaled(wanted, 1 / asked.use, f"{wanted.formula or wanted.source} / r")
     to_buy = to_buy if asked.use_given else assumed_too(to_buy)
     return Need(
         name=name,
         at_utilization=wanted,
-        at_most=most,
+        at_most=full,
         to_buy=None if name in _NOT_SOLD else to_buy,
         node=None if name in FIXED else scaled(one, asked.of_node, f"A {one.formula}"),
     )
@@ -262,7 +262,7 @@ def make_plan(
     loaderprobe: str, created_utc: str,
 ) -> PlanReport:  # fmt: skip
     """The plan. `offers` are beside the storage that the run measured."""
-    one, most = (needs_of_one(workload, asked, share) for share in (asked.utilization, 1.0))
+    one, full = (needs_of_one(workload, asked, share) for share in (asked.utilization, 1.0))
     names: tuple[NeedName, ...] = get_args(NeedName)
     storages = (*((workload.storage,) if workload.storage else ()), *offers)
     supplies = [judge_supply(storage, one, asked) for storage in storages]
@@ -277,7 +277,7 @@ def make_plan(
         created_utc=created_utc,
         source=source,
         asked=asked,
-        needs=tuple(_need(name, one[name], most[name], asked) for name in names if name in one and name in most),
+        needs=tuple(_need(name, one[name], full[name], asked) for name in names if name in one and name in full),
         supplies=tuple(replace(supply, cache=_cache_for(supply, workload, asked)) for supply in supplies),
         epochs=_epochs(workload, asked, asked.accelerators * one["read_bytes"].value),
         inputs=_inputs(workload, asked),
@@ -309,11 +309,11 @@ def _inputs(workload: PlanWorkload, asked: Asked) -> dict[InputName, Quantity]:
     """First what the run shows, then what was given or is assumed."""
     names: tuple[InputName, ...] = get_args(InputName)
     shares = {"utilization": asked.utilization_given, "use": asked.use_given}
-    found = {name: getattr(workload, name) for name in ("rate", "file_bytes", "amplification", "images")}
-    found |= workload.times
+    inputs = {name: getattr(workload, name) for name in ("rate", "file_bytes", "amplification", "images")}
+    inputs |= workload.times
     for name, given in shares.items():
-        found[name] = known(getattr(asked, name), "", "given" if given else "assumed", name if given else "default")
-    return {name: found[name] for name in names if found.get(name) is not None}
+        inputs[name] = known(getattr(asked, name), "", "given" if given else "assumed", name if given else "default")
+    return {name: inputs[name] for name in names if inputs.get(name) is not None}
 
 
 def _acceptance(
@@ -325,7 +325,7 @@ def _acceptance(
     """
     node = asked.of_node
     images_per_s = node * workload.rate.value * asked.utilization / asked.use
-    flying = max((each.reads_in_flight.high for each in supplies if each.reads_in_flight), default=0.0)
+    flying = max((supply.reads_in_flight.high for supply in supplies if supply.reads_in_flight), default=0.0)
     count = int(workers.value) if workers else None
     of_workers, of_reads = node * (count or 0), math.ceil(node * flying / asked.use)
     return Acceptance(

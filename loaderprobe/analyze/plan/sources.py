@@ -35,46 +35,46 @@ from loaderprobe.records.verdict import Verdict
 _NO_WORKERS = Remark(code="bandwidth_without_workers")
 
 
-def workload_of_bandwidth(found: BandwidthMeasurement, accelerator: str, rate: Quantity) -> PlanWorkload:
+def workload_of_bandwidth(measured: BandwidthMeasurement, accelerator: str, rate: Quantity) -> PlanWorkload:
     """What the probe read, for accelerators of this name and rate. Raises BadValue where files are not images."""
     hint = "probe a folder of images, or plan from a sweep"
-    if not found.mean_size_bytes > 0:
-        raise BadValue(f"the files of {found.path} are empty", hint=hint)
-    if found.scratch or any(phase.block_bytes is not None for phase in found.ladder):
-        raise BadValue(f"bytes an image are not known: {found.path} was read in blocks", hint=hint)
+    if not measured.mean_size_bytes > 0:
+        raise BadValue(f"the files of {measured.path} are empty", hint=hint)
+    if measured.scratch or any(phase.block_bytes is not None for phase in measured.ladder):
+        raise BadValue(f"bytes an image are not known: {measured.path} was read in blocks", hint=hint)
     refused: dict[PlanPart, Remark] = {"workers": _NO_WORKERS, "cores": _NO_WORKERS}
-    seen, opens = _storage(found), cold_opens(found)
-    storage, files = (None, None) if isinstance(seen, Remark) else seen
-    if isinstance(seen, Remark):
-        refused["measured_storage"] = seen
+    supply, opens = _storage(measured), cold_opens(measured)
+    storage, files = (None, None) if isinstance(supply, Remark) else supply
+    if isinstance(supply, Remark):
+        refused["measured_storage"] = supply
     elif isinstance(opens, Remark):
         refused["cold_opens"] = opens
     else:
-        storage = _with_opens(seen[0], found, opens)
-    if storage is not None and found.read_again:
-        storage = replace(storage, notes=(*storage.notes, found.read_again))
-    if storage is not None and found.by_ranks:
-        storage = _read_by_ranks(storage, found)
-    source = f"{found.files_used} of {found.files_found} files"
-    cut = tuple(note for note in found.notes if note.code == "listing_cut")
+        storage = _with_opens(supply[0], measured, opens)
+    if storage is not None and measured.read_again:
+        storage = replace(storage, notes=(*storage.notes, measured.read_again))
+    if storage is not None and measured.by_ranks:
+        storage = _read_by_ranks(storage, measured)
+    source = f"{measured.files_used} of {measured.files_found} files"
+    cut = tuple(note for note in measured.notes if note.code == "listing_cut")
     return PlanWorkload(
         accelerator=accelerator,
         compute=f"emulated:{accelerator}",
         rate=rate,
-        file_bytes=known(found.mean_size_bytes, "B", "measured", source),
-        requests_per_file=requests([found.mean_size_bytes], exact=False),
-        amplification=amplification_of(found.best.amplification if found.best else None, "counted by the probe"),
-        images=None if cut else known(found.files_found, "images", "measured", "files found"),
+        file_bytes=known(measured.mean_size_bytes, "B", "measured", source),
+        requests_per_file=requests([measured.mean_size_bytes], exact=False),
+        amplification=amplification_of(measured.best.amplification if measured.best else None, "counted by the probe"),
+        images=None if cut else known(measured.files_found, "images", "measured", "files found"),
         storage=storage,
         files=files,
         refused=refused,
-        notes=cut if found.images else (*cut, Remark(code="no_images")),
+        notes=cut if measured.images else (*cut, Remark(code="no_images")),
     )
 
 
-def _with_opens(storage: PlanSupply, found: BandwidthMeasurement, opens: MetadataPhase) -> PlanSupply:
+def _with_opens(storage: PlanSupply, measured: BandwidthMeasurement, opens: MetadataPhase) -> PlanSupply:
     """The storage with cold opens/s as a limit beside the others."""
-    rates = {phase.readers: phase.ops_per_s for phase in found.operations("open")}
+    rates = {phase.readers: phase.ops_per_s for phase in measured.operations("open")}
     rising, half = opens.readers == max(rates) and rises(rates), opens.ops_high - opens.ops_per_s
     limit = SupplyLimit(
         resource="opens",
@@ -87,13 +87,13 @@ def _with_opens(storage: PlanSupply, found: BandwidthMeasurement, opens: Metadat
     return replace(storage, limits=(*storage.limits, limit), notes=notes)
 
 
-def cold_opens(found: BandwidthMeasurement) -> MetadataPhase | Remark:
+def cold_opens(measured: BandwidthMeasurement) -> MetadataPhase | Remark:
     """The fastest opens of cold names and inodes, or why there are none: warm ones say nothing of storage."""
-    best, opens = found.best_of("open"), found.operations("open")
+    best, opens = measured.best_of("open"), measured.operations("open")
     if best is not None and best.metadata == "cold":
         return best
     if not opens:
-        why = next((part.reason for part in found.missing if part.name == "metadata"), None)
+        why = next((part.reason for part in measured.missing if part.name == "metadata"), None)
         return Remark(code="unavailable", facts=why.because) if why else Remark(code="opens_not_measured")
     if any(phase.metadata == "asked" for phase in opens):
         return Remark(code="opens_asked")
@@ -104,20 +104,20 @@ def cold_opens(found: BandwidthMeasurement) -> MetadataPhase | Remark:
     return Remark(code="opens_from_memory_after_drop")
 
 
-def _storage(found: BandwidthMeasurement) -> tuple[PlanSupply, SupplyLimit] | Remark:
-    if found.location.in_memory:
+def _storage(measured: BandwidthMeasurement) -> tuple[PlanSupply, SupplyLimit] | Remark:
+    if measured.location.in_memory:
         return Remark(code="no_storage_behind_files")
-    if found.from_memory and found.best and found.best.cache == "cold":
+    if measured.from_memory and measured.best and measured.best.cache == "cold":
         return Remark(code="ladder_from_memory")
-    return best_of(found.ladder, found.mean_size_bytes)
+    return best_of(measured.ladder, measured.mean_size_bytes)
 
 
-def _read_by_ranks(storage: PlanSupply, found: BandwidthMeasurement) -> PlanSupply:
+def _read_by_ranks(storage: PlanSupply, measured: BandwidthMeasurement) -> PlanSupply:
     """With what the steps show of the storage's limit, and of the ranks."""
-    most, best, ended = found.best, fastest(found.ladder), has_ended(found)
-    assert most and best, "a storage that was read"
-    facts: Facts = {"clients": most.readers, "next": 2 * most.readers}
-    notes = (*([] if ended else [Remark(code="clients_at_least", facts=facts)]), *_uneven(most))
+    step, best, ended = measured.best, fastest(measured.ladder), has_ended(measured)
+    assert step and best, "a storage that was read"
+    facts: Facts = {"clients": step.readers, "next": 2 * step.readers}
+    notes = (*([] if ended else [Remark(code="clients_at_least", facts=facts)]), *_uneven(step))
     bandwidth, *others = storage.limits
     return replace(
         storage,
@@ -127,13 +127,13 @@ def _read_by_ranks(storage: PlanSupply, found: BandwidthMeasurement) -> PlanSupp
     )
 
 
-def _uneven(most: BandwidthPhase) -> Sequence[Remark]:
+def _uneven(step: BandwidthPhase) -> Sequence[Remark]:
     """Accelerators in step wait for the slowest rank."""
-    slow = most.slowest
-    if slow is None or most.fairness >= UNFAIR or not most.long_enough:
+    slow = step.slowest
+    if slow is None or step.fairness >= UNFAIR or not step.long_enough:
         return ()
     facts: Facts = {
-        "rank": str(slow.rank), "host": slow.host, "share": most.fairness, "bytes_per_s": most.in_step_bw_bytes,
+        "rank": str(slow.rank), "host": slow.host, "share": step.fairness, "bytes_per_s": step.in_step_bw_bytes,
     }  # fmt: skip
     return (Remark(code="ranks_uneven", facts=facts),)
 
@@ -155,7 +155,7 @@ def workload_of_run(
     if file_bytes is None:
         raise BadValue(f"bytes an image are not known: {_why(measurement, verdict)}", hint="add --mean-size, as 115kB")
     as_read = file_bytes is from_storage and given is None
-    found = measured_workload(
+    workload = measured_workload(
         measurement,
         verdict,
         ceiling,
@@ -172,10 +172,10 @@ def workload_of_run(
     # Also of samples that are always new, a file each is opened only where batches have shown it.
     in_parts = measurement.access == "parts" or (measurement.access == "fresh" and of_files is None)
     return replace(
-        found,
+        workload,
         accelerator=other[0] if other else measurement.compute.device,
         images_an_open=0 if in_parts else 1,
-        notes=(*found.notes, *notes),
+        notes=(*workload.notes, *notes),
     )
 
 
@@ -184,9 +184,9 @@ def _of_files(measurement: Measurement) -> Quantity | None:
     fed = [s for s in measurement.segments if s.delivered_bytes and s.without is None and s.activity != "alone"]
     if not fed:
         return None
-    found = interval([(s.delivered_bytes or 0) / (s.steps * s.batch_size) for s in fed])
+    size = interval([(s.delivered_bytes or 0) / (s.steps * s.batch_size) for s in fed])
     batches = sum(s.steps for s in fed)
-    return known(found.value, "B", "measured", f"the files of {batches} batches", half=found.high - found.value)
+    return known(size.value, "B", "measured", f"the files of {batches} batches", half=size.high - size.value)
 
 
 def _from_storage(measurement: Measurement, verdict: Verdict) -> Quantity | None:
@@ -208,12 +208,12 @@ def _why(measurement: Measurement, verdict: Verdict) -> str:
 
 def doubts_of(row: ConfigurationRow, rate: Quantity, how_sure: Remark) -> tuple[Remark, ...]:
     """That a run is not sure itself, and that training was faster than the rate of compute alone, measured, allows."""
-    trained, most = row.images_per_s, row.config.ranks * rate.high
-    found = [Remark(code="run_not_sure")] if how_sure.facts["level"] == "low" else []
-    if trained and rate.weakest == "measured" and trained.low > most and trained.value > WORTH * most:
+    trained, allowed = row.images_per_s, row.config.ranks * rate.high
+    doubts = [Remark(code="run_not_sure")] if how_sure.facts["level"] == "low" else []
+    if trained and rate.weakest == "measured" and trained.low > allowed and trained.value > WORTH * allowed:
         share = trained.value / (row.config.ranks * rate.value)
-        found.append(Remark(code="faster_than_alone", facts={"share": share}))
-    return tuple(found)
+        doubts.append(Remark(code="faster_than_alone", facts={"share": share}))
+    return tuple(doubts)
 
 
 _REFUSED: dict[PlanPart, Remark] = {
@@ -223,13 +223,13 @@ _REFUSED: dict[PlanPart, Remark] = {
 
 
 def workload_of_trace(
-    found: TraceReport, *, other: tuple[str, Quantity] | None, file_bytes: Quantity, images: Quantity
+    report: TraceReport, *, other: tuple[str, Quantity] | None, file_bytes: Quantity, images: Quantity
 ) -> PlanWorkload:
     """One GPU of the recording with files of so many bytes; `other` is an accelerator by name and rate.
 
     Raises BadValue where the recording does not show how many images a step takes.
     """
-    slowest = max(found.ranks, key=lambda each: each.step_s)
+    slowest = max(report.ranks, key=lambda rank: rank.step_s)
     name, rate = other or (slowest.gpu or "the recorded GPU", _recorded_rate(slowest))
     return PlanWorkload(
         accelerator=name,
@@ -261,16 +261,16 @@ def judge_bandwidth(
     measured: BandwidthMeasurement, accelerators: Mapping[str, float], origin: Origin
 ) -> BandwidthReport:
     """The report of a measurement; `accelerators` gives images/s by name."""
-    found, most, best = feeds(measured, accelerators), measured.best, fastest(measured.ladder)
+    fed, step, best = feeds(measured, accelerators), measured.best, fastest(measured.ladder)
     # Ranks in step get as many times what the slowest of the most ranks gets; of opens nothing is known there.
-    in_step = most.in_step_bw_bytes / best.bw_bytes if most and best and measured.by_ranks else 0.0
+    in_step = step.in_step_bw_bytes / best.bw_bytes if step and best and measured.by_ranks else 0.0
     return BandwidthReport(
         **values(measured),
         origin=origin,
         limit=limit_of(measured),
         kind=kind_of(measured),
-        feeds=found,
-        feeds_in_step=tuple(replace(feed, count=in_step * feed.count) for feed in found) if measured.by_ranks else (),
+        feeds=fed,
+        feeds_in_step=tuple(replace(feed, count=in_step * feed.count) for feed in fed) if measured.by_ranks else (),
     )
 
 

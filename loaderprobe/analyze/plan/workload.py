@@ -37,7 +37,7 @@ def product(
     inputs: Sequence[Quantity], unit: str, formula: str, *, factor: float = 1.0, over: Sequence[Quantity] = ()
 ) -> Quantity:
     """The inputs multiplied with each other and with `factor`, divided by those in `over`."""
-    value = factor * math.prod(input_.value for input_ in inputs) / math.prod(each.value for each in over)
+    value = factor * math.prod(input_.value for input_ in inputs) / math.prod(divisor.value for divisor in over)
     halves = (input_.half / input_.value for input_ in (*inputs, *over) if input_.value)
     half = min(1.0, math.sqrt(math.fsum(half**2 for half in halves)))
     return _derived(value, value * half, unit, formula, (*inputs, *over))
@@ -45,8 +45,8 @@ def product(
 
 def total(inputs: Sequence[Quantity], unit: str, formula: str, *, less: Sequence[Quantity] = ()) -> Quantity:
     """The inputs added up, less the others."""
-    value = math.fsum(input_.value for input_ in inputs) - math.fsum(each.value for each in less)
-    half = math.sqrt(math.fsum(each.half**2 for each in (*inputs, *less)))
+    value = math.fsum(input_.value for input_ in inputs) - math.fsum(part.value for part in less)
+    half = math.sqrt(math.fsum(part.half**2 for part in (*inputs, *less)))
     return _derived(value, half, unit, formula, (*inputs, *less))
 
 
@@ -162,8 +162,8 @@ def best_of(ladder: Sequence[BandwidthPhase], file_bytes: float) -> tuple[PlanSu
 
 def rises(rates: Mapping[int, float]) -> bool:
     """True when the most readers that were tried gained over fewer: more would get more."""
-    most = max(rates)
-    return rates[most] > WORTH * max((rate for readers, rate in rates.items() if readers < most), default=0.0)
+    last = max(rates)
+    return rates[last] > WORTH * max((rate for readers, rate in rates.items() if readers < last), default=0.0)
 
 
 def _mean_s(phase: BandwidthPhase) -> float:
@@ -217,14 +217,14 @@ def workload_of(
     """
     if not files.mean_size_bytes > 0:
         raise BadValue(f"the files of {files.label} are empty: they need nothing of storage")
-    found = measured_workload(
+    workload = measured_workload(
         measurement, verdict, ceiling, other,
         file_bytes=_file_bytes(files),
         requests_per_file=requests(files.size_bytes, exact=True),
         amplification=amplification_of(verdict.read_amplification, "counted in the run"),
         images=known(files.images_found, "images", "measured", "files found"),
     )  # fmt: skip
-    return replace(found, images_an_open=files.images_an_open)
+    return replace(workload, images_an_open=files.images_an_open)
 
 
 def measured_workload(
@@ -236,10 +236,10 @@ def measured_workload(
     rate, ranks = other[1] if other else _rate(measurement, verdict), measurement.ranks
     if ranks > 1 and not other:
         rate = scaled(rate, 1 / ranks, f"rate of all / {ranks} ranks")
-    seen = storage_of(measurement, file_bytes.value, ceiling)
-    if isinstance(seen, Remark):
-        refused["measured_storage"] = seen
-    storage, files = (None, None) if isinstance(seen, Remark) else seen
+    supply = storage_of(measurement, file_bytes.value, ceiling)
+    if isinstance(supply, Remark):
+        refused["measured_storage"] = supply
+    storage, files = (None, None) if isinstance(supply, Remark) else supply
     times = _worker_times(measurement, verdict, storage)
     if not times:
         refused["cores"] = Remark(code="no_worker_times")
@@ -266,25 +266,25 @@ def _rate(measurement: Measurement, verdict: Verdict) -> Quantity:
     if compute.specified_images_per_s is not None and not stepless:
         return known(compute.specified_images_per_s, "images/s", "given", compute.source or "emulated accelerator")
     rates = rates_by_round(measurement, "resident", "training")
-    rounds = [each for each in segments_of(measurement, "resident", "training") if math.isfinite(rates[each.round])]
+    rounds = [s for s in segments_of(measurement, "resident", "training") if math.isfinite(rates[s.round])]
     if stepless or not rounds or verdict.rates_images_per_s.compute is None:
         raise BadValue(
             "the rate of compute alone was not measured in this configuration",
             hint="name an accelerator: --kind mlperf-h100",
         )
-    found = rate_interval(measurement, rounds)
+    rate = rate_interval(measurement, rounds)
     number = "1 round" if len(rounds) == 1 else f"{len(rounds)} rounds"
     source = f"one batch that stays on the device, {number}"
-    return known(found.value, "images/s", "measured", source, half=found.high - found.value)
+    return known(rate.value, "images/s", "measured", source, half=rate.high - rate.value)
 
 
 def _file_bytes(files: FileSet) -> Quantity:
     """The mean size, with the error of a sample from a finite set."""
-    used, found = len(files.size_bytes), max(files.images_found, len(files.size_bytes))
+    used, whole = len(files.size_bytes), max(files.images_found, len(files.size_bytes))
     half = 0.0
-    if 1 < used < found:
-        half = NORMAL * statistics.stdev(files.size_bytes) / math.sqrt(used) * math.sqrt((found - used) / (found - 1))
-    return known(files.mean_size_bytes, "B", "measured", f"{used} of {found} files", half=half)
+    if 1 < used < whole:
+        half = NORMAL * statistics.stdev(files.size_bytes) / math.sqrt(used) * math.sqrt((whole - used) / (whole - 1))
+    return known(files.mean_size_bytes, "B", "measured", f"{used} of {whole} files", half=half)
 
 
 def amplification_of(counted: float | None, source: str) -> Quantity:
@@ -304,34 +304,34 @@ def _worker_times(measurement: Measurement, verdict: Verdict, storage: PlanSuppl
     Of a loader with threads of its own, only the CPU time of the process is: the training thread just waits.
     """
     times, loader, limit = verdict.worker_time, verdict.rates_images_per_s.loader, verdict.rates_images_per_s.cpu_limit
-    own = measurement.own_threads
-    if times is None or not loader or (own and not (limit and measurement.worker_batches.process_cpu_ns)):
+    own_threads = measurement.own_threads
+    if times is None or not loader or (own_threads and not (limit and measurement.worker_batches.process_cpu_ns)):
         return {}
     # With that of other threads of the workers, and of their commands: all of it takes cores.
     cpu_s = measurement.ranks * measurement.cores_available / limit if limit else times.cpu_s
-    if own:
+    if own_threads:
         return {"cpu_s": known(cpu_s, "s", "measured", "all threads of the run")}
     source = "workers of the run"
     waited_s = sum(times.waits.get(name, 0.0) for name in FOR_FILES) if times.waits else times.blocked_s
     spent = max(measurement.workers, 1) * measurement.ranks / loader
-    other = spent - cpu_s - waited_s - times.run_delay_s
+    other_s = spent - cpu_s - waited_s - times.run_delay_s
     # Below 0 where threads of a worker compute side by side, so that the three are the time of a worker. One thread
     # cannot compute longer than it takes: then batches that were ready before made the loader look faster.
-    other = other if cpu_s > WORTH * times.cpu_s else max(0.0, other)
-    found = {
+    other_s = other_s if cpu_s > WORTH * times.cpu_s else max(0.0, other_s)
+    parts = {
         "cpu_s": known(cpu_s, "s", "measured", source),
-        "other_s": known(other, "s", "measured", source, low=other),
+        "other_s": known(other_s, "s", "measured", source, low=other_s),
     }
     # Waiting for a file: with the fewest readers, up to what workers waited where the storage kept up.
     from_memory = verdict.files_were in ("warm", "partly warm") or measurement.config.cache == "warm"
     starved = (verdict.disk_ceiling_fraction or 0.0) >= SATURATED
-    seen = {} if from_memory or starved else {source: waited_s}
+    waits = {} if from_memory or starved else {source: waited_s}
     if storage is not None and storage.latency_s is not None:
-        seen["one file at low load"] = storage.latency_s.low
-    if seen:
-        middle, half = (max(seen.values()) + min(seen.values())) / 2, (max(seen.values()) - min(seen.values())) / 2
-        found["wait_s"] = known(middle, "s", "measured", ", ".join(seen), half=half)
-    return found
+        waits["one file at low load"] = storage.latency_s.low
+    if waits:
+        middle, half = (max(waits.values()) + min(waits.values())) / 2, (max(waits.values()) - min(waits.values())) / 2
+        parts["wait_s"] = known(middle, "s", "measured", ", ".join(waits), half=half)
+    return parts
 
 
 # What accelerators need of storage, workers and cores.
@@ -348,8 +348,8 @@ def demand(workload: PlanWorkload, utilization: float, images_per_file: int = 1)
     read = product([workload.rate, workload.file_bytes, workload.amplification], "B/s", "G u s a", factor=utilization)
     limit = f"{REQUEST_BYTES // 1024} KiB"
     if images_per_file <= 1:
-        asked = [workload.rate, workload.requests_per_file]
-        requests = product(asked, "1/s", f"G u ceil(s / {limit})", factor=utilization)
+        factors = [workload.rate, workload.requests_per_file]
+        requests = product(factors, "1/s", f"G u ceil(s / {limit})", factor=utilization)
     else:
         requests = assumed_too(scaled(replace(read, unit="1/s"), 1 / REQUEST_BYTES, f"{read.formula} / {limit}"))
     if not images_per_file:
@@ -369,8 +369,8 @@ def cores_of(workload: PlanWorkload, utilization: float) -> Quantity | None:
 
 def in_flight(opens: Quantity, file_s: Quantity) -> Quantity:
     """Reads under way at a time (Little 1961): their rate times how long one takes."""
-    found = product([opens, file_s], "reads", f"{opens.formula} x time of a file")
-    return replace(found, low=opens.value * file_s.low, high=opens.value * file_s.high)
+    reads = product([opens, file_s], "reads", f"{opens.formula} x time of a file")
+    return replace(reads, low=opens.value * file_s.low, high=opens.value * file_s.high)
 
 
 def judge_supply(offer: PlanSupply, one: Demand, asked: Asked) -> PlanSupply:

@@ -80,48 +80,48 @@ class AmongRanks:
     """Speed-up of each round if its ranks were as fast as the slowest elsewhere: an estimate, and the most."""
 
 
-def among_ranks(seen: Experiments) -> AmongRanks:
+def among_ranks(trials: Experiments) -> AmongRanks:
     """Nothing of one rank. A round is compared with itself."""
-    measurement = seen.measurement
+    measurement = trials.measurement
     if measurement.ranks < 2:
         return AmongRanks(missing=dict.fromkeys(AMONG_RANKS, Remark(code="one_rank")))
     alone = rates_alone(measurement)
     # The slower and the other of those that go without input in turn.
-    taken = {each.without for each in measurement.segments if each.without is not None} if alone else set()
+    taken = {segment.without for segment in measurement.segments if segment.without is not None} if alone else set()
     by_rate = sorted(taken, key=lambda rank: alone.get(rank, 0.0))
     pair = (by_rate[0], by_rate[-1]) if len(taken) > 1 else None
     imbalance: dict[int, float] = {}
     if pair:
-        slow, middle = (rates_by_round(measurement, seen.base, "loader_only", without=rank) for rank in pair)
-        imbalance = _over(seen, {n: rate for n, rate in slow.items() if n in middle}, middle)
-    found: dict[ResourceName, dict[int, float]] = {
+        slow, middle = (rates_by_round(measurement, trials.base, "loader_only", without=rank) for rank in pair)
+        imbalance = _over(trials, {n: rate for n, rate in slow.items() if n in middle}, middle)
+    ratios: dict[ResourceName, dict[int, float]] = {
         "imbalance": imbalance,
         # The rates alone, added up, over the rate in step.
-        "straggler": _over(seen, {number: sum(rates) for number, rates in _alone(measurement).items()}, seen.loader),
-        "gradients": _with_compute(seen, "no_exchange"),
+        "straggler": _over(trials, {n: sum(rates) for n, rates in _alone(measurement).items()}, trials.loader),
+        "gradients": _with_compute(trials, "no_exchange"),
     }
     hosts = _slow_in_every_round(measurement)
     as_elsewhere = {number: measurement.ranks * host.elsewhere for number, host in hosts.items()}
     segments: dict[ResourceName, list[Segment]] = {
-        "imbalance": [each for each in measurement.segments if each.without is not None],
-        "straggler": [each for each in measurement.segments if each.activity == "alone"],
+        "imbalance": [segment for segment in measurement.segments if segment.without is not None],
+        "straggler": [segment for segment in measurement.segments if segment.activity == "alone"],
     }
     cold = measurement.config.cache == "cold"
     missing: dict[ResourceName, Remark | None] = {
-        name: why_not_on_a_rank(measurement, some, cold=cold) if found[name] else Remark(code="ranks_not_apart")
-        for name, some in segments.items()
+        name: why_not_on_a_rank(measurement, group, cold=cold) if ratios[name] else Remark(code="ranks_not_apart")
+        for name, group in segments.items()
     }
-    missing["gradients"] = None if found["gradients"] else Remark(code="exchange_not_measured")
+    missing["gradients"] = None if ratios["gradients"] else Remark(code="exchange_not_measured")
     return AmongRanks(
-        ratios={name: each for name, each in found.items() if each and missing[name] is None},
+        ratios={name: by_round for name, by_round in ratios.items() if by_round and missing[name] is None},
         missing={name: reason for name, reason in missing.items() if reason},
-        compute=_with_compute(seen, "exchange"),
+        compute=_with_compute(trials, "exchange"),
         slowest=measurement.by_rank[pair[0]] if pair else None,
         slowest_alone=alone.get(pair[0], 0.0) if pair else 0.0,
         middle_alone=alone.get(pair[1], 0.0) if pair else 0.0,
         alike=mean(alone.values()) < thresholds.CLEAR_LEAD * min(alone.values()) if alone else True,
         hosts=hosts,
-        host_ratios=_over(seen, as_elsewhere, seen.loader) if missing["straggler"] is None else {},
+        host_ratios=_over(trials, as_elsewhere, trials.loader) if missing["straggler"] is None else {},
     )
 
 
@@ -129,10 +129,10 @@ def _slow_in_every_round(measurement: Measurement) -> dict[int, SlowHost]:
     """By round, the host whose ranks are slow by themselves; empty unless it is the same in all of them."""
     hosts = host_names([(rank.node, rank.host) for rank in measurement.by_rank])
     rounds = _alone(measurement)
-    found = {number: slow_host(list(zip(hosts, rates, strict=True))) for number, rates in rounds.items()}
-    slow = {number: each for number, each in found.items() if each is not None}
-    alike = len({each.host for each in slow.values()}) == 1
-    return slow if len(slow) == len(found) and alike else {}
+    by_round = {number: slow_host(list(zip(hosts, rates, strict=True))) for number, rates in rounds.items()}
+    slow = {number: host for number, host in by_round.items() if host is not None}
+    alike = len({host.host for host in slow.values()}) == 1
+    return slow if len(slow) == len(by_round) and alike else {}
 
 
 def rates_alone(measurement: Measurement) -> dict[int, float]:
@@ -145,31 +145,31 @@ def _alone(measurement: Measurement) -> dict[int, list[float]]:
     """By round, images/s of the loader of each rank by itself, in the order of the ranks."""
     return {
         segment.round: [
-            segment.batch_size / measurement.ranks * rank.steps[place] * NS / max(1, rank.span_ns[place])
+            segment.batch_size / measurement.ranks * rank.steps[index] * NS / max(1, rank.span_ns[index])
             for rank in measurement.by_rank
         ]
-        for place, segment in enumerate(measurement.segments)
+        for index, segment in enumerate(measurement.segments)
         if segment.activity == "alone" and measurement.by_rank
     }
 
 
-def _over(seen: Experiments, rates: Mapping[int, float], others: Mapping[int, float]) -> dict[int, float]:
+def _over(trials: Experiments, rates: Mapping[int, float], others: Mapping[int, float]) -> dict[int, float]:
     """Training on loaders of these rates over that on loaders of the others, in the rounds of these.
 
     The others, or compute, of a round that lacks them are the median of those that have them.
     """
-    others, alone, loop = _by_round(others, rates), _by_round(seen.alone, rates), seen.loop
+    others, alone, loop = _by_round(others, rates), _by_round(trials.alone, rates), trials.loop
     return {
-        n: loop.end_to_end(rates[n], each) / loop.end_to_end(others[n], each)
-        for n, each in alone.items()
+        n: loop.end_to_end(rates[n], rate) / loop.end_to_end(others[n], rate)
+        for n, rate in alone.items()
         if n in others
     }
 
 
-def _with_compute(seen: Experiments, mode: Mode) -> dict[int, float]:
+def _with_compute(trials: Experiments, mode: Mode) -> dict[int, float]:
     """On the loader as it is, with the steps of a mode: without the exchange, or with nothing but that."""
-    rates = _by_round(rates_by_round(seen.measurement, mode, "training"), seen.predicted)
-    return {n: seen.loop.end_to_end(seen.loader[n], rate) / seen.predicted[n] for n, rate in rates.items()}
+    rates = _by_round(rates_by_round(trials.measurement, mode, "training"), trials.predicted)
+    return {n: trials.loop.end_to_end(trials.loader[n], rate) / trials.predicted[n] for n, rate in rates.items()}
 
 
 def _by_round(rates: Mapping[int, float], rounds: Mapping[int, object]) -> dict[int, float]:
@@ -243,7 +243,7 @@ class Experiments:
             return cost and replace(cost, waiting=waiting)
 
         costs = {s.round: cost for s in made if (cost := cost_of([s]))}
-        delayed = cost_of([each for each in made if not is_disturbed(measurement, each)] or made)
+        delayed = cost_of([segment for segment in made if not is_disturbed(measurement, segment)] or made)
         loop = _loop(measurement, made, ceiling)
         loader = rates_by_round(measurement, base, "loader_only") or loader_rates(judged, costs, loop)
         given, estimated = measurement.compute.specified_images_per_s, [] if loader_only else ["loader"]
@@ -263,7 +263,7 @@ class Experiments:
             loop=loop,
             cost=cost_of(made),
             run_delay=delayed.run_delay_s / delayed.wall_s if delayed and delayed.wall_s else None,
-            costs={number: each for number, each in costs.items() if number in loader},
+            costs={number: cost for number, cost in costs.items() if number in loader},
             predicted={n: loop.end_to_end(loader[n], rate) for n, rate in alone.items()},
             predicted_by_bytes={n: loop.end_to_end(loader[n] * by_bytes[n], alone[n]) for n in both},
             spread_of_steps=spread_of_both(measurement, loader_only, judged),
@@ -389,70 +389,70 @@ class Without:
     """True where it is missing, but the loader gains no more than if its workers did not wait at all."""
 
 
-def _without(seen: Experiments) -> dict[SingleCause, Without]:
+def _without(trials: Experiments) -> dict[SingleCause, Without]:
     """The loader with one resource after the other removed.
 
     Measured where a mode was run; where it was not, estimated from what batches cost their workers. A mode that
     was run but was not what it was to be is no experiment, and no estimate stands in.
     """
-    found = {name: each for name, mode in ABLATIONS.items() if (each := _ablated(seen, name, mode))}
-    if not _looked_at(seen):
-        return found
-    kept = found.get("preprocessing")
-    if kept and kept.how == "measured" and kept.missing is None and _waits_beside(seen):
-        found["preprocessing"] = _estimated(seen, "preprocessing")
+    loaders = {name: loader for name, mode in ABLATIONS.items() if (loader := _ablated(trials, name, mode))}
+    if not _looked_at(trials):
+        return loaders
+    kept = loaders.get("preprocessing")
+    if kept and kept.how == "measured" and kept.missing is None and _waits_beside(trials):
+        loaders["preprocessing"] = _estimated(trials, "preprocessing")
     # Without samples of the workers nothing separates these from storage.
-    return found | {name: _estimated(seen, name) for name in ONLY_WAITED}
+    return loaders | {name: _estimated(trials, name) for name in ONLY_WAITED}
 
 
-def _waits_beside(seen: Experiments) -> bool:
+def _waits_beside(trials: Experiments) -> bool:
     """True where making a sample waits for what no mode removes: a sample that is kept does without that as well."""
-    if not _looked_at(seen):
+    if not _looked_at(trials):
         return False
-    rates = [_by_costs(seen, name) for name in ONLY_WAITED]
-    gains = [median([rate / seen.loader[n] for n, rate in each.items()]) for each in rates if each]
+    rates = [_by_costs(trials, name) for name in ONLY_WAITED]
+    gains = [median([rate / trials.loader[n] for n, rate in by_round.items()]) for by_round in rates if by_round]
     return any(gain >= thresholds.WORTH for gain in gains)
 
 
-def _ablated(seen: Experiments, name: SingleCause, mode: Mode) -> Without | None:
+def _ablated(trials: Experiments, name: SingleCause, mode: Mode) -> Without | None:
     """None where neither this loader can be run without the resource, nor its speed-up be estimated."""
     if name == "storage":
-        return _without_storage(seen)
+        return _without_storage(trials)
     if name == "transport":
-        return _without_transport(seen)
-    if (measured := _measured(seen, mode)) or name in (*BY_TIMES, *WAITED):
-        return measured or _estimated(seen, name)
-    return Without(missing=Remark(code="not_measured")) if mode in seen.measurement.modes else None
+        return _without_transport(trials)
+    if (measured := _measured(trials, mode)) or name in (*BY_TIMES, *WAITED):
+        return measured or _estimated(trials, name)
+    return Without(missing=Remark(code="not_measured")) if mode in trials.measurement.modes else None
 
 
-def _looked_at(seen: Experiments) -> bool:
-    return any(cost.waiting for cost in seen.costs.values())
+def _looked_at(trials: Experiments) -> bool:
+    return any(cost.waiting for cost in trials.costs.values())
 
 
-def _without_storage(seen: Experiments) -> Without:
+def _without_storage(trials: Experiments) -> Without:
     """The same files, or the same batches, from memory; unknown where files are read as found."""
-    measurement = seen.measurement
-    reason = met_warm(measurement) or why_not_as_asked(measurement, seen.base)
+    measurement = trials.measurement
+    reason = met_warm(measurement) or why_not_as_asked(measurement, trials.base)
     if reason:
         # How long cold files would be waited for is not known.
         return Without(missing=reason)
-    if seen.base == "warm":
-        return Without(rates=seen.loader)
-    measured = _measured(seen, "warm")
+    if trials.base == "warm":
+        return Without(rates=trials.loader)
+    measured = _measured(trials, "warm")
     keeps_samples = measured and measured.missing and measured.missing.code == "kept_samples_show_nothing"
-    if measured is None or ((keeps_samples or never_warm(measurement)) and _looked_at(seen)):
+    if measured is None or ((keeps_samples or never_warm(measurement)) and _looked_at(trials)):
         # A data set that keeps its samples shows no warm files, only how workers waited for cold ones; nor does a
         # file system that keeps no files in memory.
-        reason = None if "warm" in possible_modes(measurement) else _why_not_storage(seen)
-        measured = Without(missing=reason) if reason else _estimated(seen, "storage")
-    return replace(measured, bounded=measured.missing is not None and bool(seen.costs))
+        reason = None if "warm" in possible_modes(measurement) else _why_not_storage(trials)
+        measured = Without(missing=reason) if reason else _estimated(trials, "storage")
+    return replace(measured, bounded=measured.missing is not None and bool(trials.costs))
 
 
-def _why_not_storage(seen: Experiments) -> Remark | None:
+def _why_not_storage(trials: Experiments) -> Remark | None:
     """Where files are as found and workers were not sampled, only bytes show that they wait for storage."""
-    if _looked_at(seen):
+    if _looked_at(trials):
         return None
-    costs = seen.costs.values()
+    costs = trials.costs.values()
     waited = sum(cost.blocked_s for cost in costs) / (sum(cost.wall_s for cost in costs) or 1.0)
     read = sum(cost.read_bytes for cost in costs) / (sum(cost.images for cost in costs) or 1)
     if waited < thresholds.NEGLIGIBLE_WAIT or read >= thresholds.LEAST_BYTES:
@@ -460,179 +460,177 @@ def _why_not_storage(seen: Experiments) -> Remark | None:
     return Remark(code="wait_unexplained", facts={"share": waited})
 
 
-def _without_transport(seen: Experiments) -> Without:
+def _without_transport(trials: Experiments) -> Without:
     """Samples are made but neither collated nor sent; the serial loader has no transport.
 
     What little the training thread still does is measured where it was done, and nothing in an estimate.
     """
-    if not seen.loop.workers:
-        return Without(rates=seen.loader)
-    measured = _measured(seen, "no_transport")
+    if not trials.loop.workers:
+        return Without(rates=trials.loader)
+    measured = _measured(trials, "no_transport")
     if measured is not None:
-        segments = segments_of(seen.measurement, "no_transport", "loader_only")
+        segments = segments_of(trials.measurement, "no_transport", "loader_only")
         return replace(measured, overhead_s=parent_overhead_s(segments))
-    return replace(_estimated(seen, "transport"), overhead_s=0.0)
+    return replace(_estimated(trials, "transport"), overhead_s=0.0)
 
 
-def _measured(seen: Experiments, mode: Mode) -> Without | None:
+def _measured(trials: Experiments, mode: Mode) -> Without | None:
     """None when the mode was not run."""
-    rates = rates_by_round(seen.measurement, mode, "loader_only")
+    rates = rates_by_round(trials.measurement, mode, "loader_only")
     if not rates:
         return None
-    beside = {number: rate for number, rate in rates.items() if number in seen.loader}
+    beside = {number: rate for number, rate in rates.items() if number in trials.loader}
     reason = None if beside else Remark(code="not_beside")
-    return Without(rates=beside, missing=why_not_as_asked(seen.measurement, mode) or reason)
+    return Without(rates=beside, missing=why_not_as_asked(trials.measurement, mode) or reason)
 
 
-def _estimated(seen: Experiments, resource: str) -> Without:
-    rates = _by_costs(seen, resource)
+def _estimated(trials: Experiments, resource: str) -> Without:
+    rates = _by_costs(trials, resource)
     return Without(rates=rates, how="estimated") if rates else Without(missing=Remark(code="no_worker_times"))
 
 
-def _by_costs(seen: Experiments, resource: str, end: WaitEnd = "seen") -> dict[int, float]:
+def _by_costs(trials: Experiments, resource: str, end: WaitEnd = "seen") -> dict[int, float]:
     """Images/s without the resource, of each round from what its own batches cost; see `rate_without`."""
-    return {
-        number: rate_without(resource, seen.loader[number], cost, seen.loop, end) for number, cost in seen.costs.items()
-    }
+    return {n: rate_without(resource, trials.loader[n], cost, trials.loop, end) for n, cost in trials.costs.items()}
 
 
-def _in_training(seen: Experiments) -> dict[SingleCause, dict[int, float]]:
+def _in_training(trials: Experiments) -> dict[SingleCause, dict[int, float]]:
     """Speed-ups by round where resources were removed in training itself; empty where none was."""
-    measurement, base, end_to_end = seen.measurement, seen.base, seen.end_to_end
-    found: dict[SingleCause, dict[int, float]] = {}
+    measurement, base, end_to_end = trials.measurement, trials.base, trials.end_to_end
+    ratios: dict[SingleCause, dict[int, float]] = {}
     for name, mode in ABLATIONS.items():
         if mode == base or (name == "storage" and why_not_as_asked(measurement, base)):
             continue  # files that were to be cold and were not show nothing of storage
-        if name == "preprocessing" and _waits_beside(seen):
+        if name == "preprocessing" and _waits_beside(trials):
             continue
         rates = rates_by_round(measurement, mode, "training")
         beside = {n: rate / end_to_end[n] for n, rate in rates.items() if n in end_to_end}
         if beside and why_not_as_asked(measurement, mode) is None:
-            found[name] = beside
-    if not found:
+            ratios[name] = beside
+    if not ratios:
         return {}
-    rounds = set.union(*(set(each) for each in found.values()))
+    rounds = set.union(*(set(by_round) for by_round in ratios.values()))
     not_there: dict[SingleCause, bool] = {"storage": base == "warm", "transport": not measurement.workers}
-    found |= {name: dict.fromkeys(rounds, 1.0) for name, is_so in not_there.items() if is_so}
-    return found | {"compute": {n: seen.loader[n] / rate for n, rate in end_to_end.items() if n in seen.loader}}
+    ratios |= {name: dict.fromkeys(rounds, 1.0) for name, is_so in not_there.items() if is_so}
+    return ratios | {"compute": {n: trials.loader[n] / rate for n, rate in end_to_end.items() if n in trials.loader}}
 
 
-def _reached(seen: Experiments, number: int) -> float:
+def _reached(trials: Experiments, number: int) -> float:
     """Images/s of training in a round as predicted; as measured where compute alone was far slower than that."""
-    predicted, trained = seen.predicted[number], seen.end_to_end.get(number, 0.0)
+    predicted, trained = trials.predicted[number], trials.end_to_end.get(number, 0.0)
     return trained if trained > thresholds.MOST_UNEXPLAINED * predicted else predicted
 
 
 def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = None) -> Experiments:
     """All rates and speed-ups of a measurement; estimates also heed the storage's ceiling where it is known."""
     measurement = counted(measurement)
-    seen = Experiments.of(measurement, ceiling)
-    judged = segments_of(measurement, seen.base, measurement.judged)
-    taken = _without(seen)
-    known = {name: each for name, each in taken.items() if each.missing is None}
-    trained = _in_training(seen)
-    predicted = seen.estimated_parts or trained
-    how: dict[SingleCause, How] = {name: "estimated" if predicted else each.how for name, each in known.items()}
+    trials = Experiments.of(measurement, ceiling)
+    judged = segments_of(measurement, trials.base, measurement.judged)
+    taken = _without(trials)
+    known = {name: loader for name, loader in taken.items() if loader.missing is None}
+    trained = _in_training(trials)
+    predicted = trials.estimated_parts or trained
+    how: dict[SingleCause, How] = {name: "estimated" if predicted else loader.how for name, loader in known.items()}
     how |= dict.fromkeys(trained, "measured")
-    how["compute"] = "estimated" if seen.estimated_parts else "measured"
-    among, failed = among_ranks(seen), bool(trained)
+    how["compute"] = "estimated" if trials.estimated_parts else "measured"
+    among, failed = among_ranks(trials), bool(trained)
     # By the formula of the loop or, where resources were removed in training, as measured.
-    ratios = {name: _ratios(seen, each, failed=failed) for name, each in known.items()}
-    ratios["compute"] = {n: seen.loader[n] / _reached(seen, n) for n in seen.predicted}
+    ratios = {name: _ratios(trials, loader, failed=failed) for name, loader in known.items()}
+    ratios["compute"] = {n: trials.loader[n] / _reached(trials, n) for n in trials.predicted}
     ratios |= trained
     # A free device still exchanges gradients.
-    ratios["compute"] = {n: min(each, among.compute.get(n, each)) for n, each in ratios["compute"].items()}
+    ratios["compute"] = {n: min(ratio, among.compute.get(n, ratio)) for n, ratio in ratios["compute"].items()}
     ratios |= {"gradients": dict(among.ratios["gradients"])} if "gradients" in among.ratios else {}
     how |= {name: "measured" for name in ratios if name not in how}
-    effects = {name: of_rounds(found) for name, found in ratios.items() if found}
+    effects = {name: of_rounds(by_round) for name, by_round in ratios.items() if by_round}
 
     def gain(name: SingleCause, end: WaitEnd) -> float:
         """Without the least or the most that workers can have waited for it, by the 95 % interval of its samples."""
-        found = Without(rates=_by_costs(seen, name, end))
-        return median(_ratios(seen, found, failed=failed).values())
+        loader = Without(rates=_by_costs(trials, name, end))
+        return median(_ratios(trials, loader, failed=failed).values())
 
-    waits = {name for name, each in taken.items() if each.bounded}
-    if _looked_at(seen):
-        waits |= {name for name in known if name != "storage" or not _measured(seen, "warm")}
-    waits = waits - trained.keys() if seen.predicted else set()
+    waits = {name for name, loader in taken.items() if loader.bounded}
+    if _looked_at(trials):
+        waits |= {name for name in known if name != "storage" or not _measured(trials, "warm")}
+    waits = waits - trained.keys() if trials.predicted else set()
     # A ceiling of whole files limits the estimate; one of large blocks says nothing of small reads.
     whole = measurement.access == "files" or measurement.is_remote
-    unlimited = math.isinf(seen.loop.storage_images_per_s) or not whole
-    spare = _storage_has_spare(seen, ceiling)
-    asked = seen.base == "baseline" and measurement.storage_kind != "memory" and unlimited and not spare
-    held = {name for name in BY_TIMES if asked and how.get(name) == "estimated"}
+    unlimited = math.isinf(trials.loop.storage_images_per_s) or not whole
+    spare = _storage_has_spare(trials, ceiling)
+    storage_may_limit = trials.base == "baseline" and measurement.storage_kind != "memory" and unlimited and not spare
+    at_most = {name for name in BY_TIMES if storage_may_limit and how.get(name) == "estimated"}
     return replace(
-        seen,
-        without={name: each.rates for name, each in known.items()},
-        speedups={name: effect.speedup(how[name], name in held) for name, effect in effects.items()},
+        trials,
+        without={name: loader.rates for name, loader in known.items()},
+        speedups={name: effect.speedup(how[name], name in at_most) for name, effect in effects.items()},
         effects=effects,
         rate=rate_interval(measurement, judged) if judged else None,
-        missing={name: each.missing for name, each in taken.items() if each.missing and name not in trained},
+        missing={name: loader.missing for name, loader in taken.items() if loader.missing and name not in trained},
         in_training=failed,
         training_cores=cores_in_training(measurement, judged),
         ranges={name: (gain(name, "least"), gain(name, "most")) for name in WAITED if name in waits},
-        met_warm=_met_warm(seen, taken),
-        above_ceiling=_above_ceiling(seen, judged, ceiling),
+        met_warm=_met_warm(trials, taken),
+        above_ceiling=_above_ceiling(trials, judged, ceiling),
         among=among,
     )
 
 
-def _met_warm(seen: Experiments, taken: Mapping[SingleCause, Without]) -> Remark | None:
+def _met_warm(trials: Experiments, taken: Mapping[SingleCause, Without]) -> Remark | None:
     """Why files that were to be cold were warm, in part at least.
 
     None where warm files were asked for, or where a part was cold and the rest would hold up nothing.
     """
-    measurement = seen.measurement
+    measurement = trials.measurement
     if measurement.config.cache == "warm" or measurement.storage_kind == "memory":
         return None
     state = files_were(measurement)
-    held_up = state == "warm" or (state == "partly warm" and not _keeps_up_cold(seen))
+    held_up = state == "warm" or (state == "partly warm" and not _keeps_up_cold(trials))
     return taken["storage"].missing if held_up else None
 
 
-def _keeps_up_cold(seen: Experiments) -> bool:
+def _keeps_up_cold(trials: Experiments) -> bool:
     """True where the loader would be far ahead of training if workers waited for every byte as for those from storage.
 
     A device at its limit makes them wait longer, so it must be ahead by 2.25.
     """
-    measurement, cost = seen.measurement, seen.cost
-    share = cold_share(measurement, segments_of(measurement, seen.base, "loader_only"))
-    if not share or cost is None or not seen.loader or not seen.end_to_end:
+    measurement, cost = trials.measurement, trials.cost
+    share = cold_share(measurement, segments_of(measurement, trials.base, "loader_only"))
+    if not share or cost is None or not trials.loader or not trials.end_to_end:
         return False
     more_s = cost.blocked_s / cost.images * max(0.0, 1 / share - 1) / max(1, measurement.workers)
-    cold = 1 / (1 / min(seen.loader.values()) + more_s)
-    return cold >= thresholds.FAR_LEAD * max(seen.end_to_end.values())
+    cold = 1 / (1 / min(trials.loader.values()) + more_s)
+    return cold >= thresholds.FAR_LEAD * max(trials.end_to_end.values())
 
 
-def _above_ceiling(seen: Experiments, judged: Sequence[Segment], ceiling: StorageCeiling | None) -> Facts:
+def _above_ceiling(trials: Experiments, judged: Sequence[Segment], ceiling: StorageCeiling | None) -> Facts:
     """Cold files cannot come faster than the storage moves bytes: then memory served a part of them.
 
     Its ceiling includes what is read ahead: random blocks waste some of that, and a stream of the same files does not.
     """
-    measurement = seen.measurement
+    measurement = trials.measurement
     phase, _ = ceiling_phase(measurement, ceiling)
     size = bytes_per_image(measurement, judged)
-    fastest = max((median(rates.values()) for rates in (seen.loader, seen.end_to_end) if rates), default=0.0)
+    fastest = max((median(rates.values()) for rates in (trials.loader, trials.end_to_end) if rates), default=0.0)
     if phase is None or size is None or measurement.config.cache == "warm" or files_were(measurement) != "cold":
         return {}
     facts: Facts = {"samples_bytes_per_s": fastest * size, "ceiling_bytes_per_s": phase.moved_bytes_per_s}
     return facts if fastest * size > thresholds.ABOVE_CEILING * phase.moved_bytes_per_s else {}
 
 
-def _storage_has_spare(seen: Experiments, ceiling: StorageCeiling | None) -> bool:
+def _storage_has_spare(trials: Experiments, ceiling: StorageCeiling | None) -> bool:
     """True where the storage, or the network, is known not to be at its limit while the loader runs as asked.
 
     At its limit a worker waits for it at all times, unless it reads ahead of them. What reads ahead makes large reads,
     and moves as many bytes as the ceiling. So both must be far away.
     """
-    if seen.cost is None or not seen.cost.wall_s or not seen.loader:
+    if trials.cost is None or not trials.cost.wall_s or not trials.loader:
         return False
-    measurement, most = seen.measurement, seen.loop.storage_images_per_s
+    measurement, most = trials.measurement, trials.loop.storage_images_per_s
     if measurement.is_remote and (phase := ceiling.at(measurement.config.readers) if ceiling else None):
         most = phase.files_per_s  # at least, where the cores were the limit of the probe
-    waited_s = seen.cost.waited_s("network" if measurement.is_remote else "storage", "most")
-    waiting = max(1, seen.loop.workers) * waited_s / seen.cost.wall_s
-    fastest = max(seen.loader.values())
+    waited_s = trials.cost.waited_s("network" if measurement.is_remote else "storage", "most")
+    waiting = max(1, trials.loop.workers) * waited_s / trials.cost.wall_s
+    fastest = max(trials.loader.values())
     return thresholds.OPEN_LEAD * waiting <= 1 and thresholds.OPEN_LEAD * fastest <= most < math.inf
 
 
@@ -657,11 +655,11 @@ def _loop(measurement: Measurement, made: Sequence[Segment], ceiling: StorageCei
     )
 
 
-def _ratios(seen: Experiments, found: Without, *, failed: bool) -> dict[int, float]:
+def _ratios(trials: Experiments, without: Without, *, failed: bool) -> dict[int, float]:
     """By round: by the formula of the loop; where that failed, at most what the loader itself gains."""
-    predicted, alone, most = seen.predicted, seen.alone, seen.most
+    predicted, alone, most = trials.predicted, trials.alone, trials.most
     if failed:
-        return {n: min(most, max(1.0, rate / seen.loader[n])) for n, rate in found.rates.items()}
-    loop = seen.loop if found.overhead_s is None else replace(seen.loop, overhead_s=found.overhead_s)
-    rates = {n: rate for n, rate in found.rates.items() if n in predicted}
+        return {n: min(most, max(1.0, rate / trials.loader[n])) for n, rate in without.rates.items()}
+    loop = trials.loop if without.overhead_s is None else replace(trials.loop, overhead_s=without.overhead_s)
+    rates = {n: rate for n, rate in without.rates.items() if n in predicted}
     return {n: min(most, loop.end_to_end(rate, alone[n]) / predicted[n]) for n, rate in rates.items()}

@@ -19,7 +19,7 @@ from loaderprobe.stats import median
 Kind = tuple[Mode, Activity]
 
 
-def on_one_thread_beside(measurement: Measurement, asked: Sequence[Kind]) -> tuple[Kind, ...]:
+def on_one_thread_beside(measurement: Measurement, kinds: Sequence[Kind]) -> tuple[Kind, ...]:
     """What a round that measures the configuration as asked also measures on one thread; nothing where none spins."""
     base = measurement.config.mode
     # Threads of workers are in other processes.
@@ -28,10 +28,10 @@ def on_one_thread_beside(measurement: Measurement, asked: Sequence[Kind]) -> tup
     if (cores_used(segments_of(measurement, base, "loader_only"), beside=True) or 0.0) < thresholds.SPINNING:
         return ()
     activities: tuple[Activity, ...] = ("loader_only", measurement.judged)
-    done = {each: _both(measurement, each) for each in activities}
-    gained = any(single >= thresholds.WORTH * usual for each in done.values() for usual, single in each.values())
-    wanted = {each for each, rates in done.items() if len(rates) < (thresholds.MOST_PAIRS if gained else 1)}
-    return tuple(("one_thread", activity) for mode, activity in asked if mode == base and activity in wanted)
+    done = {activity: _both(measurement, activity) for activity in activities}
+    gained = any(single >= thresholds.WORTH * usual for rates in done.values() for usual, single in rates.values())
+    wanted = {activity for activity, rates in done.items() if len(rates) < (thresholds.MOST_PAIRS if gained else 1)}
+    return tuple(("one_thread", activity) for mode, activity in kinds if mode == base and activity in wanted)
 
 
 def gain_on_one_thread(measurement: Measurement) -> Interval | None:
@@ -59,15 +59,15 @@ def one_thread_notes(measurement: Measurement) -> tuple[Remark, ...]:
     Only where a batch takes clearly less CPU time on one thread, and neither the loader nor training is slower.
     """
     judged = measurement.judged
-    alone, found = _both(measurement, "loader_only"), _both(measurement, judged)
+    alone, judged_rates = _both(measurement, "loader_only"), _both(measurement, judged)
     cores, single_cores = (
-        cores_used([each for each in segments_of(measurement, mode, "loader_only") if each.round in alone])
+        cores_used([segment for segment in segments_of(measurement, mode, "loader_only") if segment.round in alone])
         for mode in (measurement.config.mode, "one_thread")
     )
-    if not found or not cores or single_cores is None:
+    if not judged_rates or not cores or single_cores is None:
         return ()
     loader, single_loader = map(median, zip(*alone.values(), strict=True))
-    slower = min(single_loader / loader, median([single / usual for usual, single in found.values()]))
+    slower = min(single_loader / loader, median([single / usual for usual, single in judged_rates.values()]))
     left = (single_cores / single_loader) / (cores / loader)
     if slower * thresholds.WORTH < 1 or left > 1 - thresholds.SPINNING:
         return ()
@@ -77,7 +77,7 @@ def one_thread_notes(measurement: Measurement) -> tuple[Remark, ...]:
     }  # fmt: skip
     if judged == "loader_only":
         return (Remark(code="threads_spin", facts=facts),)
-    training, single_training = map(median, zip(*found.values(), strict=True))
+    training, single_training = map(median, zip(*judged_rates.values(), strict=True))
     facts |= {"training_per_s": training, "one_thread_training_per_s": single_training}
     return (Remark(code="threads_spin_in_training", facts=facts),)
 

@@ -34,45 +34,44 @@ def as_one(ranks: Sequence[RankMeasurement]) -> Measurement:
         return ranks[0].measurement
     # Ranks alone take equal times, not equal numbers of steps.
     taken = {
-        tuple((*each.kind, 0 if each.activity == "alone" else each.steps) for each in rank.measurement.segments)
-        for rank in ranks
+        tuple((*s.kind, 0 if s.activity == "alone" else s.steps) for s in rank.measurement.segments) for rank in ranks
     }
     if len(taken) > 1:
         raise LoaderprobeError("the ranks did not take the same steps", hint="report this, with the command")
     slowest = slowest_of(ranks)
-    seen, size, first_pass = slowest.measurement, len(ranks), slowest.measurement.first_pass
+    measured, size, first_pass = slowest.measurement, len(ranks), slowest.measurement.first_pass
     host = [rank for rank in ranks if (rank.node, rank.host) == (slowest.node, slowest.host)]
     first = host[0].measurement
-    given, config = seen.compute.specified_images_per_s, seen.config
+    given, config = measured.compute.specified_images_per_s, measured.config
     if config.ranks == 1:
         # A script has no such option, so its batches count as one of all ranks.
         config = replace(config, compute=replace(config.compute, batch_size=config.compute.batch_size * size))
     return replace(
-        seen,
+        measured,
         config=config,
-        compute=replace(seen.compute, specified_images_per_s=None if given is None else given * size),
-        segments=tuple(_together(slowest, number, ranks) for number in range(len(seen.segments))),
+        compute=replace(measured.compute, specified_images_per_s=None if given is None else given * size),
+        segments=tuple(_together(slowest, number, ranks) for number in range(len(measured.segments))),
         worker_batches=_batches(slowest, ranks),
         series=first.series,
         # Each rank samples the waits of its own workers.
-        missing=(*(m for m in first.missing if m.name != "waits"), *(m for m in seen.missing if m.name == "waits")),
+        missing=(*(m for m in first.missing if m.name != "waits"), *(m for m in measured.missing if m.name == "waits")),
         first_pass=first_pass and replace(first_pass, **{name: getattr(first_pass, name) * size for name in _OF_PASS}),
-        modes=tuple(mode for mode in seen.modes if all(mode in rank.measurement.modes for rank in ranks)),
+        modes=tuple(mode for mode in measured.modes if all(mode in rank.measurement.modes for rank in ranks)),
         alternatives=next((rank.measurement.alternatives for rank in ranks if rank.measurement.alternatives), ()),
         cores_available=cores(host) / len(host),
         notes=each_once(chain(*(rank.measurement.notes for rank in ranks))),
         ranks=size,
         host_ranks=len(host),
-        by_rank=tuple(_seen(rank) for rank in ranks) if seen.config.ranks > 1 else (),
+        by_rank=tuple(_rank_seen(rank) for rank in ranks) if measured.config.ranks > 1 else (),
     )
 
 
 def slowest_of(ranks: Sequence[RankMeasurement]) -> RankMeasurement:
     """The rank that takes longest for a batch alone; where none was alone, for one in its worker."""
-    alone = {rank.rank: [each for each in rank.measurement.segments if each.activity == "alone"] for rank in ranks}
+    alone = {rank.rank: [s for s in rank.measurement.segments if s.activity == "alone"] for rank in ranks}
     if alone[ranks[0].rank]:
         # Steps per nanosecond.
-        return min(ranks, key=lambda rank: sum(each.steps / max(1, each.span_ns) for each in alone[rank.rank]))
+        return min(ranks, key=lambda rank: sum(s.steps / max(1, s.span_ns) for s in alone[rank.rank]))
     return max(ranks, key=_worker_s)
 
 
@@ -108,7 +107,7 @@ def _together(slowest: RankMeasurement, number: int, ranks: Sequence[RankMeasure
     )
 
 
-def _seen(rank: RankMeasurement) -> RankSeen:
+def _rank_seen(rank: RankMeasurement) -> RankSeen:
     measured = rank.measurement
     segments, counted = measured.segments, measured.storage_counts_reads
     made = [worker_cost(measured.worker_batches, [segment]) for segment in segments]
@@ -116,7 +115,7 @@ def _seen(rank: RankMeasurement) -> RankSeen:
         rank=rank.rank,
         node=rank.node,
         host=rank.host,
-        span_ns=tuple(each.span_ns for each in segments),
+        span_ns=tuple(segment.span_ns for segment in segments),
         input_ns=tuple((sum(segment.ready_ns) - sum(segment.begin_ns)) // segment.steps for segment in segments),
         meet_ns=tuple(
             (sum(s.end_ns) - sum(s.ready_ns)) // s.steps if s.activity == "loader_only" else 0 for s in segments

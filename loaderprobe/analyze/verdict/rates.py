@@ -82,17 +82,17 @@ def _wilson(count: int, of: int, side: float) -> float:
 
 def waiting_of(measurement: Measurement, segments: Iterable[Segment]) -> Waiting | None:
     """Of the batches of these segments; None with too few samples."""
-    seen = measurement.waits
-    if seen is None:
+    waits = measurement.waits
+    if waits is None:
         return None
     spans = _spans(measurement, segments)
     kinds: Counter[WaitKind] = Counter()
     subjects: Counter[tuple[str, str]] = Counter()
     samples = commands = 0
-    for time_ns, worker, kind, subject in zip(seen.time_ns, seen.worker, seen.kind, seen.subject, strict=True):
+    for time_ns, worker, kind, subject in zip(waits.time_ns, waits.worker, waits.kind, waits.subject, strict=True):
         made = spans.get(0 if measurement.own_threads else worker, [])
-        place = bisect_right(made, time_ns, key=itemgetter(0)) - 1
-        if place < 0 or time_ns > made[place][1]:
+        index = bisect_right(made, time_ns, key=itemgetter(0)) - 1
+        if index < 0 or time_ns > made[index][1]:
             continue  # between two batches: idle
         samples += 1
         name = WAIT_KINDS[kind]
@@ -101,23 +101,23 @@ def waiting_of(measurement: Measurement, segments: Iterable[Segment]) -> Waiting
             continue
         kinds[name] += 1
         if subject >= 0:
-            subjects[RESOURCE_OF[name], seen.subjects[subject]] += 1
+            subjects[RESOURCE_OF[name], waits.subjects[subject]] += 1
     if samples < thresholds.LEAST_SAMPLES:
         return None
     met = {resource: name for (resource, name), _ in reversed(subjects.most_common())}
-    letters = seen.letters_only is not None
+    letters = waits.letters_only is not None
     return Waiting(samples=samples, kinds=kinds, commands=commands, subjects=met, unknown=letters)
 
 
 def _spans(measurement: Measurement, segments: Iterable[Segment]) -> dict[int, list[tuple[int, int]]]:
     """By worker, when batches of these segments were begun and ended, in the order of time."""
     records, wanted = measurement.worker_batches, batches_of(segments)
-    found: dict[int, list[tuple[int, int]]] = {}
+    by_worker: dict[int, list[tuple[int, int]]] = {}
     rows = zip(records.start_ns, records.batch, records.worker, records.wall_ns, strict=True)
     for start, number, worker, wall in sorted(rows):
         if number in wanted:
-            found.setdefault(worker, []).append((start, start + wall))
-    return found
+            by_worker.setdefault(worker, []).append((start, start + wall))
+    return by_worker
 
 
 NS = 1e9
@@ -185,8 +185,8 @@ class WorkerCost:
         if end == "seen":
             return seen_s
         # A worker that waits while it holds a lock makes the others wait for the lock.
-        held = resource != "lock" and seen_s >= thresholds.NEGLIGIBLE_WAIT * self.wall_s
-        return waited_s * min(1.0, self.waiting.most(resource) + (self.waiting.most("lock") if held else 0.0))
+        may_hold_lock = resource != "lock" and seen_s >= thresholds.NEGLIGIBLE_WAIT * self.wall_s
+        return waited_s * min(1.0, self.waiting.most(resource) + (self.waiting.most("lock") if may_hold_lock else 0.0))
 
     @property
     def instrument_cpu_fraction(self) -> float | None:
@@ -201,12 +201,12 @@ class WorkerCost:
     def per_image(self, ranks: int = 1) -> WorkerTime:
         """Mean seconds an image in one worker; `ranks` made the images, of which the times of one are counted."""
         known = {} if self.waiting is None else {name: self.waited_s(name) for name in WAITED}
-        own = self.images / ranks
+        images = self.images / ranks
         return WorkerTime(
-            cpu_s=self.cpu_s / own,
-            run_delay_s=self.run_delay_s / own,
-            blocked_s=self.blocked_s / own,
-            waits={name: seconds / own for name, seconds in known.items()},
+            cpu_s=self.cpu_s / images,
+            run_delay_s=self.run_delay_s / images,
+            blocked_s=self.blocked_s / images,
+            waits={name: seconds / images for name, seconds in known.items()},
         )
 
 
@@ -246,7 +246,7 @@ def rate_interval(measurement: Measurement, segments: Sequence[Segment]) -> Inte
     by_clock = _clock(measurement, min(rates)) if segments[0].activity == "training" else None
     drift, period = (by_clock, 1) if by_clock else (DRIFT, max(measurement.workers, 1))
     times = [_times_of_steps(measurement, segment, period) for segment in segments]
-    steps = [noise for each in times if any(each) and (noise := noise_in_time([time / mean(each) for time in each]))]
+    steps = [noise for row in times if any(row) and (noise := noise_in_time([time / mean(row) for time in row]))]
     known = (pooled(steps) or _noise_unseen(measurement, segments, period, drift)) + drift
     beside = None if by_clock else _noise_beside(measurement, segments[0], value)
     known = (pooled([known, beside]) if beside else None) or known
@@ -269,14 +269,14 @@ def _clock(measurement: Measurement, images_per_s: float) -> Noise | None:
 def _noise_beside(measurement: Measurement, judged: Segment, images_per_s: float) -> Noise | None:
     """What the rounds vary by of the part whose own rate is nearest to this one; None where none has two rounds."""
     both: list[tuple[Mode, Activity]] = [(judged.mode, "loader_only"), (judged.mode, "training")]
-    found = []
+    parts = []
     for mode, activity in (*both, ("resident", "training")):
         rates = [rate for rate in rates_by_round(measurement, mode, activity).values() if rate < math.inf]
         if (mode, activity) != (judged.mode, judged.activity) and len(rates) > 1:
             logs = [math.log(rate) for rate in rates]
             noise = Noise(variance=standard_error(logs) ** 2 * len(logs), freedom=len(logs) - 1)
-            found.append((abs(median(logs) - math.log(images_per_s)), noise))
-    return min(found, key=lambda each: each[0])[1] if found else None
+            parts.append((abs(median(logs) - math.log(images_per_s)), noise))
+    return min(parts, key=lambda part: part[0])[1] if parts else None
 
 
 def _noise_unseen(measurement: Measurement, segments: Sequence[Segment], period: int, drift: Noise) -> Noise:
@@ -291,11 +291,11 @@ def _noise_unseen(measurement: Measurement, segments: Sequence[Segment], period:
     walls = [wall for number, wall in zip(records.batch, records.wall_ns, strict=True) if number in made]
     if len(walls) < 2 or not any(walls):
         return drift
-    waited = sum(map(_waited_s, segments)) / sum(each.seconds for each in segments)
+    waited = sum(map(_waited_s, segments)) / sum(segment.seconds for segment in segments)
     periods = mean([segment.steps for segment in segments]) / period
     of_batch = (standard_error(walls) / mean(walls)) ** 2 * len(walls)
     noise = Noise(variance=of_batch * waited**2 / min(periods, periods**2), freedom=len(walls) - 1)
-    return max(drift, noise, key=lambda each: each.variance)
+    return max(drift, noise, key=lambda spread: spread.variance)
 
 
 def _times_of_steps(measurement: Measurement, segment: Segment, period: int) -> list[float]:
@@ -308,8 +308,8 @@ def _times_of_steps(measurement: Measurement, segment: Segment, period: int) -> 
     return [(end - begin) / NS for begin, end in pairwise(stamps[(len(stamps) - 1) % period :: period])]
 
 
-def spread_of_both(measurement: Measurement, some: Iterable[Segment], others: Iterable[Segment]) -> dict[int, float]:
-    """By round that both have, half the 95 % interval of the one rate over the other, as their steps vary.
+def spread_of_both(measurement: Measurement, first: Iterable[Segment], second: Iterable[Segment]) -> dict[int, float]:
+    """By round that both have, half the 95 % interval of the first rate over the second, as their steps vary.
 
     Fewer than three times show no spread.
     """
@@ -318,8 +318,8 @@ def spread_of_both(measurement: Measurement, some: Iterable[Segment], others: It
         times = _times_of_steps(measurement, segment, max(measurement.workers, 1))
         return half_width_in_time(times) / mean(times) if len(times) >= thresholds.ENOUGH_ROUNDS and any(times) else 0.0
 
-    first, second = ({segment.round: spread(segment) for segment in each} for each in (some, others))
-    return {number: math.hypot(first[number], second[number]) for number in first.keys() & second.keys()}
+    of_first, of_second = ({segment.round: spread(segment) for segment in side} for side in (first, second))
+    return {number: math.hypot(of_first[number], of_second[number]) for number in of_first.keys() & of_second.keys()}
 
 
 def parent_overhead_s(segments: Sequence[Segment]) -> float:
@@ -386,15 +386,15 @@ def cores_in_training(measurement: Measurement, segments: Sequence[Segment]) -> 
 
     As the kernel counted it meanwhile; else by the batches taken, of which some may have been made before.
     """
-    counted = [each.others for each in segments if each.others]
+    counted = [segment.others for segment in segments if segment.others]
     if measurement.ranks == 1 and counted and len(counted) == len(segments):
-        return sum(each.own_cpu_ns for each in counted) / sum(each.span_ns for each in counted)
+        return sum(others.own_cpu_ns for others in counted) / sum(others.span_ns for others in counted)
     cost = worker_cost(measurement.worker_batches, segments)
-    own = [segment.process_cpu_ns for segment in segments]
-    seconds = sum(each.seconds for each in segments)
-    if cost is None or cost.process_cpu_s is None or None in own or not seconds:
+    cpu_ns = [segment.process_cpu_ns for segment in segments]
+    seconds = sum(segment.seconds for segment in segments)
+    if cost is None or cost.process_cpu_s is None or None in cpu_ns or not seconds:
         return None
-    workers_s, own_s = cost.process_cpu_s if measurement.workers else 0.0, sum(each or 0 for each in own) / NS
+    workers_s, own_s = cost.process_cpu_s if measurement.workers else 0.0, sum(ns or 0 for ns in cpu_ns) / NS
     # Threads of the loader's own belong to the training process, too.
     return (max(workers_s, own_s) if measurement.own_threads else workers_s + own_s) / seconds
 
@@ -408,7 +408,7 @@ def cold_fraction(measurement: Measurement, segments: Sequence[Segment]) -> floa
         s.distinct_bytes if known and s.distinct_bytes is not None else delivered_bytes(measurement, s)
         for s in segments
     )
-    delivered = sum(each or 0 for each in distinct)
+    delivered = sum(size or 0 for size in distinct)
     return read / delivered if read is not None and delivered else None
 
 
@@ -421,7 +421,7 @@ def read_bytes(measurement: Measurement, segments: Sequence[Segment]) -> float |
         return cost.read_bytes
     moved = [segment.disk_bytes for segment in segments]
     served = measurement.storage_kind in ("fuse", "network") and None not in moved and measurement.ranks == 1
-    return sum(each or 0 for each in moved) if served else None
+    return sum(size or 0 for size in moved) if served else None
 
 
 def delivered_bytes(measurement: Measurement, segment: Segment) -> float | None:
@@ -448,7 +448,7 @@ def bytes_over(measurement: Measurement, loader: Sequence[Segment], training: Se
     """
 
     def over(bytes_per_image: Callable[[Segment], float]) -> dict[int, float]:
-        first, second = ({s.round: bytes_per_image(s) for s in each} for each in (loader, training))
+        first, second = ({s.round: bytes_per_image(s) for s in segments} for segments in (loader, training))
         return {n: size / second[n] for n, size in first.items() if size and second.get(n)}
 
     def read(segment: Segment) -> float:
@@ -550,7 +550,7 @@ def rate_without(resource: str, rate: float, cost: WorkerCost, loop: Loop, end: 
         "transport": (collate_s, whole_cpu_s - collate_cpu_s, loop.storage_images_per_s),
     }
     wait = (cost.waited_s(resource, end) / cost.images, whole_cpu_s, math.inf)
-    gone_s, cpu_s, most = by_resource.get(resource, wait)
+    gone_s, cpu_s, ceiling = by_resource.get(resource, wait)
     # The serial loader is its only worker, and also works outside of fetching.
     left_s = wall_s - gone_s if loop.workers else 1 / rate - gone_s
     parent_s = 0.0 if resource == "transport" else loop.parent_s
@@ -561,7 +561,7 @@ def rate_without(resource: str, rate: float, cost: WorkerCost, loop: Loop, end: 
         rate * per_second(wall_s, left_s) if not_there else per_second(max(loop.workers, 1), left_s),
         per_second(loop.cores, cpu_s + parent_s),
         per_second(1.0, parent_s) if loop.workers else math.inf,
-        most,
+        ceiling,
         thresholds.UNBOUNDED * rate,
     )
     return max(rate, min(bounds))
@@ -591,7 +591,7 @@ def compute_rates(trained: Sequence[Segment]) -> dict[int, float]:
 
 
 def _rates(trained: Sequence[Segment], spent_s: Callable[[Segment], float]) -> dict[int, float]:
-    return {each.round: each.batch_size * each.steps / s for each in trained if (s := spent_s(each)) > 0}
+    return {segment.round: segment.batch_size * segment.steps / s for segment in trained if (s := spent_s(segment)) > 0}
 
 
 def _waited_s(segment: Segment) -> float:
@@ -645,7 +645,7 @@ def slow_host(rates: Sequence[tuple[str, float]]) -> SlowHost | None:
     for host, ranks in by_key(rates, lambda rank: rank[0]).items():
         own_rates = sorted(rate for _, rate in ranks)
         slow = own_rates[: len(own_rates) - len(own_rates) // thresholds.ONE_OF]
-        elsewhere = min((rate for other, rate in rates if other != host), default=0.0)
+        elsewhere = min((rate for name, rate in rates if name != host), default=0.0)
         if len(own_rates) >= thresholds.FEWEST_RANKS and 0 < slow[-1] < elsewhere:
             return SlowHost(
                 host=host,

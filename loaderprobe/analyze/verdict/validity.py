@@ -105,14 +105,14 @@ def why_not_on_a_rank(measurement: Measurement, segments: Sequence[Segment], *, 
     One rank whose files were warm is hidden in the bytes of all, and hides what storage costs the others.
     """
     chosen = {id(segment) for segment in segments}
-    places = [place for place, each in enumerate(measurement.segments) if id(each) in chosen]
-    shares = [(_share_read(measurement, rank, places), rank) for rank in measurement.by_rank]
+    positions = [index for index, segment in enumerate(measurement.segments) if id(segment) in chosen]
+    shares = [(_share_read(measurement, rank, positions), rank) for rank in measurement.by_rank]
     bad = [
-        (share, each) for share, each in shares if share is not None and not _is_as_asked(measurement, share, cold=cold)
+        (share, rank) for share, rank in shares if share is not None and not _is_as_asked(measurement, share, cold=cold)
     ]
     if not bad or measurement.as_found or measurement.storage_kind == "memory" or measurement.access != "files":
         return None
-    share, worst = min(bad, key=lambda found: found[0] if cold else -found[0])
+    share, worst = min(bad, key=lambda pair: pair[0] if cold else -pair[0])
     facts: Facts = {"share": min(1.0, share), "files": "cold" if cold else "warm"}
     return Remark(code="bytes_on_a_rank", facts={**facts, "rank": str(worst.rank), "host": worst.host})
 
@@ -125,17 +125,17 @@ def _most_when_warm(measurement: Measurement) -> float:
     return thresholds.WARM_AT_MOST if measurement.config.mode == "warm" else thresholds.NEARLY_WARM
 
 
-def _share_read(measurement: Measurement, rank: RankSeen, places: Sequence[int]) -> float | None:
+def _share_read(measurement: Measurement, rank: RankSeen, positions: Sequence[int]) -> float | None:
     """Bytes that a rank read from storage over those delivered to it; None where either was not counted."""
     read = delivered = 0.0
-    for place in places if rank.read_bytes else ():
-        segment, own, given = measurement.segments[place], rank.read_bytes[place], rank.delivered_bytes[place]
-        if own is None or segment.without == rank.rank or not given:
+    for index in positions if rank.read_bytes else ():
+        segment, own_bytes, given = measurement.segments[index], rank.read_bytes[index], rank.delivered_bytes[index]
+        if own_bytes is None or segment.without == rank.rank or not given:
             continue
         # A file that is drawn twice comes from storage once.
         known = segment.distinct_bytes is not None and segment.delivered_bytes
         once = (segment.distinct_bytes or 0) / (segment.delivered_bytes or 1) if known else 1.0
-        read, delivered = read + own, delivered + given * once
+        read, delivered = read + own_bytes, delivered + given * once
     return read / delivered if delivered and measurement.storage_counts_reads else None
 
 
@@ -341,9 +341,9 @@ def _why_not_by_waiting(measurement: Measurement, mode: Mode) -> Remark | None:
 
 def never_warm(measurement: Measurement) -> bool:
     """True where files that had just been read came from the server again: the file system keeps none in memory."""
-    found = why_not_as_asked(measurement, "warm") if _of(measurement, "warm") else None
+    reason = why_not_as_asked(measurement, "warm") if _of(measurement, "warm") else None
     codes = ("waits_alike", "bytes_from_storage")
-    return found is not None and found.code in codes and not measurement.storage_counts_reads
+    return reason is not None and reason.code in codes and not measurement.storage_counts_reads
 
 
 def _waited_for_storage(measurement: Measurement, mode: Mode) -> bool:
@@ -351,18 +351,18 @@ def _waited_for_storage(measurement: Measurement, mode: Mode) -> bool:
 
     A mode that waits for much less than the configuration as asked met files in memory.
     """
-    seen = waiting_of(measurement, segments_of(measurement, "baseline", "loader_only"))
+    waiting = waiting_of(measurement, segments_of(measurement, "baseline", "loader_only"))
     asked_s, waited_s = _wait_s(measurement, "baseline"), _wait_s(measurement, mode)
-    if seen is None or asked_s is None or waited_s is None:
+    if waiting is None or asked_s is None or waited_s is None:
         return False
-    waits = seen.count("storage") > thresholds.NEGLIGIBLE_WAIT * seen.samples
+    waits = waiting.count("storage") > thresholds.NEGLIGIBLE_WAIT * waiting.samples
     return waits and thresholds.CLEARLY_LONGER * waited_s > asked_s
 
 
 def _of(measurement: Measurement, mode: Mode) -> list[Segment]:
     """All ranks in step: those that only some took part in, or each for itself, are no part of the verdict's rates."""
     chosen = [segment for segment in measurement.segments if segment.mode == mode and segment.without is None]
-    return [each for each in chosen if each.activity != "alone"]
+    return [segment for segment in chosen if segment.activity != "alone"]
 
 
 def _resident(segments: Sequence[Segment]) -> float | None:
@@ -395,48 +395,48 @@ def _share_waited(measurement: Measurement, mode: Mode) -> float | None:
 # more than cores; so what others did is judged by their CPU time, by steal, and by their reads.
 
 
-def pressing_share(measurement: Measurement, seen: Others) -> float:
+def pressing_share(measurement: Measurement, others: Others) -> float:
     """The share of `cores_available` that others took, without what they take of cores that may not be used."""
-    available = _available(measurement, seen)
-    return max(0.0, seen.share * seen.cores - (seen.cores - available)) / available
+    available = _available(measurement, others)
+    return max(0.0, others.share * others.cores - (others.cores - available)) / available
 
 
-def _available(measurement: Measurement, seen: Others) -> float:
+def _available(measurement: Measurement, others: Others) -> float:
     """Ranks of a host share the cores, of which `cores_available` is that of one."""
-    return min(measurement.cores_available * measurement.ranks_here, seen.cores)
+    return min(measurement.cores_available * measurement.ranks_here, others.cores)
 
 
 def other_reads(measurement: Measurement, segment: Segment) -> float | None:
     """Bytes/s that other processes read from the devices meanwhile; None where reads are not counted, and for ranks."""
-    own = segment.others.own_read_bytes if segment.others else None
+    own_bytes = segment.others.own_read_bytes if segment.others else None
     seconds = segment.seconds
     # Ranks may be on several hosts, whose devices count together, but not their processes.
-    if own is None or segment.disk_bytes is None or not seconds or measurement.ranks > 1:
+    if own_bytes is None or segment.disk_bytes is None or not seconds or measurement.ranks > 1:
         return None
-    return max(0, segment.disk_bytes - own) / seconds if measurement.storage_counts_reads else None
+    return max(0, segment.disk_bytes - own_bytes) / seconds if measurement.storage_counts_reads else None
 
 
 def is_disturbed(measurement: Measurement, segment: Segment) -> bool:
     """True where others took what may have changed its rate; False also where that was not read."""
-    return any(found(measurement, segment) for found in (took_cores, lost_to_host, shared_devices))
+    return any(disturbs(measurement, segment) for disturbs in (took_cores, lost_to_host, shared_devices))
 
 
 def took_cores(measurement: Measurement, segment: Segment) -> bool:
     """True where others took a good part of the cores, and left few idle."""
-    seen = segment.others
-    if seen is None or seen.cpu_ns <= thresholds.LEAST_TAKEN_NS:
+    others = segment.others
+    if others is None or others.cpu_ns <= thresholds.LEAST_TAKEN_NS:
         return False
-    idle = seen.cores - (seen.cpu_ns + seen.own_cpu_ns + seen.steal_ns) / seen.span_ns
-    took = pressing_share(measurement, seen) > thresholds.DISTURBED_FROM
-    return took and idle < max(1.0, thresholds.IDLE_BELOW * seen.cores)
+    idle = others.cores - (others.cpu_ns + others.own_cpu_ns + others.steal_ns) / others.span_ns
+    took = pressing_share(measurement, others) > thresholds.DISTURBED_FROM
+    return took and idle < max(1.0, thresholds.IDLE_BELOW * others.cores)
 
 
 def lost_to_host(measurement: Measurement, segment: Segment) -> bool:
     """True where the hypervisor gave others the cores while this machine had work."""
-    seen = segment.others
-    if seen is None or seen.steal_ns <= thresholds.LEAST_TAKEN_NS:
+    others = segment.others
+    if others is None or others.steal_ns <= thresholds.LEAST_TAKEN_NS:
         return False
-    return seen.steal_share > thresholds.DISTURBED_FROM
+    return others.steal_share > thresholds.DISTURBED_FROM
 
 
 def shared_devices(measurement: Measurement, segment: Segment) -> bool:
@@ -459,21 +459,21 @@ def like(first: Segment, second: Segment) -> bool:
 
 def disturbance_notes(measurements: Iterable[Measurement]) -> tuple[Remark, ...]:
     """What others did while all of these were measured: means over the segments that it disturbed, of how many."""
-    seen = [(measurement, segment) for measurement in measurements for segment in measurement.segments]
+    pairs = [(measurement, segment) for measurement in measurements for segment in measurement.segments]
     took, lost, shared = (
-        [(measurement, each) for measurement, each in seen if found(measurement, each)]
-        for found in (took_cores, lost_to_host, shared_devices)
+        [(measurement, segment) for measurement, segment in pairs if disturbs(measurement, segment)]
+        for disturbs in (took_cores, lost_to_host, shared_devices)
     )
-    cores = max((_available(m, each.others) for m, each in [*took, *lost] if each.others), default=0.0)
+    cores = max((_available(m, segment.others) for m, segment in [*took, *lost] if segment.others), default=0.0)
     figures = (
-        ("others_took", "share", [pressing_share(m, each.others) for m, each in took if each.others]),
-        ("host_took", "share", [each.others.steal_share for _, each in lost if each.others]),
-        ("others_read_too", "bytes_per_s", [other_reads(m, each) or 0.0 for m, each in shared]),
+        ("others_took", "share", [pressing_share(m, segment.others) for m, segment in took if segment.others]),
+        ("host_took", "share", [segment.others.steal_share for _, segment in lost if segment.others]),
+        ("others_read_too", "bytes_per_s", [other_reads(m, segment) or 0.0 for m, segment in shared]),
     )
     notes = []
     for code, name, values in figures:
         if values:
-            facts: Facts = {"segments": len(values), "of": len(seen), name: mean(values)}
+            facts: Facts = {"segments": len(values), "of": len(pairs), name: mean(values)}
             notes.append(Remark(code=code, facts=facts | ({"cores": cores} if name == "share" else {})))
     return tuple(notes)
 
@@ -492,7 +492,7 @@ def counted(measurement: Measurement) -> Measurement:
 
 def fair(measurement: Measurement) -> Mapping[tuple[Mode, Activity], int]:
     """How many segments of a mode others did not disturb, nor those which they are compared with."""
-    return Counter((each.mode, each.activity) for each in _fair(measurement) if each.without is None)
+    return Counter((segment.mode, segment.activity) for segment in _fair(measurement) if segment.without is None)
 
 
 def _without_disturbed(measurement: Measurement) -> Measurement:
@@ -500,7 +500,7 @@ def _without_disturbed(measurement: Measurement) -> Measurement:
 
     The loader alone as asked goes with all of its round, and else stays: the rest is compared with it.
     """
-    good = {id(each) for each in _fair(measurement)}
+    good = {id(segment) for segment in _fair(measurement)}
     enough = Counter(segment.kind for segment in measurement.segments if id(segment) in good)
     base = (measurement.config.mode, "loader_only", None)
     least = min(thresholds.ENOUGH_ROUNDS, measurement.config.rounds)
@@ -518,14 +518,14 @@ def _without_disturbed(measurement: Measurement) -> Measurement:
 
 def _fair(measurement: Measurement) -> list[Segment]:
     base = measurement.config.mode
-    beside = {(each.round, each.activity): each for each in measurement.segments if each.kind[::2] == (base, None)}
+    beside = {(s.round, s.activity): s for s in measurement.segments if s.kind[::2] == (base, None)}
 
     def alike(segment: Segment) -> bool:
         trains_without = segment.activity == "training" and segment.mode not in (base, "resident")
-        other = beside.get((segment.round, "training" if trains_without else "loader_only"))
-        return segment.mode == "resident" or other is None or like(segment, other)
+        reference = beside.get((segment.round, "training" if trains_without else "loader_only"))
+        return segment.mode == "resident" or reference is None or like(segment, reference)
 
-    return [each for each in measurement.segments if alike(each) and not is_disturbed(measurement, each)]
+    return [segment for segment in measurement.segments if alike(segment) and not is_disturbed(measurement, segment)]
 
 
 def _without_slow_start(measurement: Measurement) -> Measurement:
@@ -551,7 +551,7 @@ def _slow_start(measurement: Measurement, activity: Activity) -> bool:
     segments, records = segments_of(measurement, measurement.config.mode, activity), measurement.worker_batches
     costs = {segment.round: cost for segment in segments if (cost := worker_cost(records, [segment]))}
     read = {number: cost.read_bytes / cost.images for number, cost in costs.items()}
-    return read.get(0, 0.0) <= thresholds.COLDER * min((each for number, each in read.items() if number), default=0.0)
+    return read.get(0, 0.0) <= thresholds.COLDER * min((size for number, size in read.items() if number), default=0.0)
 
 
 def disk_use(
@@ -564,29 +564,29 @@ def disk_use(
     """
     cost = worker_cost(measurement.worker_batches, segments)
     seconds = cost.images / images_per_s if cost is not None else 0.0
-    own = read_bytes(measurement, segments)
+    read = read_bytes(measurement, segments)
     if measurement.is_remote and cost is not None and measurement.sample_bytes:
-        own = cost.images * measurement.sample_bytes
+        read = cost.images * measurement.sample_bytes
     moved = [segment.disk_bytes for segment in segments]
     # What a server read for others is in its own count.
-    all_moved = sum(each or 0 for each in moved) if measurement.storage_counts_reads and None not in moved else None
+    all_moved = sum(size or 0 for size in moved) if measurement.storage_counts_reads and None not in moved else None
     share = cold_share(measurement, segments)
     phase, reason = ceiling_phase(measurement, ceiling)
     most = phase.moved_bytes_per_s if phase else None
     figures = {
-        "disk_read_bytes_per_s": None if own is None else own / seconds,
+        "disk_read_bytes_per_s": None if read is None else read / seconds,
         "cold_fraction": None if share is None else min(1.0, share),  # what is read ahead is in the amplification
         "read_amplification": share if share is not None and share >= thresholds.COLD_AT_LEAST else None,
-        "other_read_bytes_per_s": None if own is None or all_moved is None else max(0, all_moved - own) / seconds,
-        "disk_ceiling_fraction": own / seconds / most if own is not None and most else None,
+        "other_read_bytes_per_s": None if read is None or all_moved is None else max(0, all_moved - read) / seconds,
+        "disk_ceiling_fraction": read / seconds / most if read is not None and most else None,
     }
     uncounted = Remark(code="reads_not_counted")
     why = {
         "read_amplification": Remark(code="not_of_objects" if measurement.is_remote else "files_came_from_memory"),
         "other_read_bytes_per_s": Remark(code="devices_not_visible"),
     }
-    why = (dict.fromkeys(figures, uncounted) if own is None else why) | {"disk_ceiling_fraction": reason or uncounted}
-    return figures, {name: each for name, each in why.items() if figures[name] is None}
+    why = (dict.fromkeys(figures, uncounted) if read is None else why) | {"disk_ceiling_fraction": reason or uncounted}
+    return figures, {name: remark for name, remark in why.items() if figures[name] is None}
 
 
 def ceiling_phase(
