@@ -58,15 +58,15 @@ def resolve(kind: Kind, name: str) -> Any:
     """
     module_name, attribute = check_name(kind, name)
     try:
-        found = getattr(import_module(module_name), attribute)
+        loaded = getattr(import_module(module_name), attribute)
     except Exception as error:  # a module of the user's own may raise anything while it is imported
         reason = str(error) if isinstance(error, ImportError | AttributeError) else f"{type(error).__name__}: {error}"
         raise MissingPart(
             f"the {kind} '{name}' cannot be loaded: {reason}", hint=f"check that {module_name} can be imported"
         ) from error
-    if lack := _lack(kind, found):
+    if lack := _lack(kind, loaded):
         raise BadValue(f"{module_name}:{attribute} cannot be a {kind}: it {lack}", hint=GUIDE)
-    return found
+    return loaded
 
 
 def check_loader(name: str) -> None:
@@ -90,10 +90,10 @@ def check_decoder(name: str) -> None:
 def check_library(user: str, module: str, package: str) -> None:
     """Raise MissingPart, with the line that installs `package`, where `module` is not there. It is not imported."""
     try:
-        found = find_spec(module)
+        spec = find_spec(module)
     except ModuleNotFoundError:  # of the package that it is in
-        found = None
-    if found is None:
+        spec = None
+    if spec is None:
         raise MissingPart(f"{user} needs {module}, which is not installed", hint=f"pip install {package}")
 
 
@@ -103,23 +103,23 @@ def foreign_module(kind: Kind, name: str) -> str | None:
     return None if name in BUILT_IN[kind] else module_name
 
 
-def _lack(kind: Kind, found: Any) -> str | None:
+def _lack(kind: Kind, candidate: Any) -> str | None:
     """What keeps it from being of this kind; None when nothing does."""
-    if kind in PROTOCOLS and not inspect.isclass(found):
+    if kind in PROTOCOLS and not inspect.isclass(candidate):
         return "is not a class"
-    if not callable(found):
+    if not callable(candidate):
         return "is not a function"
     protocols = PROTOCOLS[kind].mro() if kind in PROTOCOLS else ()  # methods are inherited by protocols, too
-    methods = [name for each in protocols for name, method in vars(each).items() if inspect.isfunction(method)]
+    methods = [name for protocol in protocols for name, method in vars(protocol).items() if inspect.isfunction(method)]
     methods = [name for name in methods if name not in ("__init__", "__subclasshook__")]
-    if missing := [name for name in methods if not callable(getattr(found, name, None))]:
+    if missing := [name for name in methods if not callable(getattr(candidate, name, None))]:
         return f"has no {join_words(missing, 'or')}"
     arguments = MADE_WITH[kind]
     try:
         if kind == "model":
-            inspect.signature(found).bind(**dict.fromkeys(arguments))
+            inspect.signature(candidate).bind(**dict.fromkeys(arguments))
         else:
-            inspect.signature(found).bind(*arguments)
+            inspect.signature(candidate).bind(*arguments)
     except TypeError:
         return f"is not made by {NOUNS[kind]}({'num_classes=1000' if kind == 'model' else ', '.join(arguments)})"
     except ValueError:
@@ -129,17 +129,17 @@ def _lack(kind: Kind, found: Any) -> str | None:
 
 def check_name(kind: Kind, name: str) -> tuple[str, str]:
     """(module, class) behind a name; not imported. Raises BadValue for an unknown or ambiguous name, or one of none."""
-    points, own = list(entry_points(group=f"loaderprobe.{kind}s")), f"package.module:{NOUNS[kind]}"
+    points, form = list(entry_points(group=f"loaderprobe.{kind}s")), f"package.module:{NOUNS[kind]}"
     taken = [point.value for point in points if point.name == name]
-    targets = {each for each in (BUILT_IN[kind].get(name), *taken) if each}
+    targets = {value for value in (BUILT_IN[kind].get(name), *taken) if value}
     if len(targets) > 1:  # none of them may replace another silently
         why = f"the {kind} '{name}' is ambiguous: it is the name of {join_words(sorted(targets))}"
         raise BadValue(why, hint=f"uninstall a package, or rename its entry point; {taken[0]} names the class itself")
     target = next(iter(targets), name if ":" in name else None)
     if target is None:
         known = join_words(sorted({*BUILT_IN[kind], *(point.name for point in points)}), "or")
-        raise BadValue(f"there is no {kind} named '{name}'", hint=f"use {known}, or {own} of your own")
+        raise BadValue(f"there is no {kind} named '{name}'", hint=f"use {known}, or {form} of your own")
     module_name, _, attribute = target.partition(":")
     if not all(part.isidentifier() for part in (*module_name.split("."), attribute)):
-        raise BadValue(f"'{target}' names no {kind}", hint=f"write {own} for one of your own")
+        raise BadValue(f"'{target}' names no {kind}", hint=f"write {form} for one of your own")
     return module_name, attribute

@@ -73,7 +73,7 @@ class Fixed(Generic[Q]):
 
 def follow(
     policy: Policy[Q, R, S], measure: Callable[[Ask[Q]], R], *, clock: Clock,
-    enough: Callable[[Sequence[R]], bool] = lambda found: False,
+    enough: Callable[[Sequence[R]], bool] = lambda results: False,
 ) -> tuple[list[R], S | None]:  # fmt: skip
     """Measure what the policy asks, one after the other, until it stops: what came of all, and its reason.
 
@@ -81,14 +81,14 @@ def follow(
     far are `enough`, else KeyboardInterrupt is passed on, as is each error.
     """
     done: list[tuple[Q, R]] = []
-    found: list[R] = []
+    results: list[R] = []
     begin_ns = clock.now_ns()
     try:
-        while isinstance(asked := policy.next(done, (clock.now_ns() - begin_ns) / 1e9), Ask):
-            found.append(measure(asked))
-            done.append((asked.what, found[-1]))
+        while isinstance(decision := policy.next(done, (clock.now_ns() - begin_ns) / 1e9), Ask):
+            results.append(measure(decision))
+            done.append((decision.what, results[-1]))
     except KeyboardInterrupt:
-        if not enough(found):
+        if not enough(results):
             raise
-        return found, None
-    return found, asked
+        return results, None
+    return results, decision

@@ -60,12 +60,12 @@ class Noise:
         return Noise(variance=variance, freedom=variance**2 / parts if parts else max(self.freedom, other.freedom))
 
 
-def pooled(found: Sequence[Noise]) -> Noise | None:
+def pooled(noises: Sequence[Noise]) -> Noise | None:
     """Several estimates of one variance as one; None of none."""
-    freedom = math.fsum(each.freedom for each in found)
+    freedom = math.fsum(noise.freedom for noise in noises)
     if not freedom:
         return None
-    return Noise(variance=math.fsum(each.variance * each.freedom for each in found) / freedom, freedom=freedom)
+    return Noise(variance=math.fsum(noise.variance * noise.freedom for noise in noises) / freedom, freedom=freedom)
 
 
 def half_width_beside(values: Sequence[float], known: Noise) -> float:
@@ -75,9 +75,9 @@ def half_width_beside(values: Sequence[float], known: Noise) -> float:
     interval of what is known; many values have Student's.
     """
     middle = mean(values)
-    found = math.fsum((value - middle) ** 2 for value in values)
+    squares = math.fsum((value - middle) ** 2 for value in values)
     freedom = len(values) - 1 + known.freedom
-    variance = (found + known.freedom * known.variance) / freedom
+    variance = (squares + known.freedom * known.variance) / freedom
     return student_quantile(0.05, freedom) * math.sqrt(variance / len(values))
 
 

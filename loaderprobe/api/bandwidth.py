@@ -12,7 +12,7 @@ from pathlib import Path
 
 from loaderprobe.analyze.plan.sources import judge_bandwidth
 from loaderprobe.api.shown import Documented, origin_now
-from loaderprobe.api.values import PathLike, counts, data_path, spreads_of, unheard
+from loaderprobe.api.values import PathLike, counts, data_path, no_progress, spreads_of
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.ranks.launch import Coordinator, error_of, on_this_machine, order_of_own, spread
 from loaderprobe.protocols import OnStage
@@ -72,35 +72,35 @@ def bandwidth(
     and for a rank that failed its error.
     """
     check(BANDWIDTH, locals())
-    heard = progress or unheard
-    asked = None if isinstance(readers, str) and readers == "auto" else counts(readers, "--readers")
-    place, several = data_path(path), ranks is not None or coordinator is not None
+    progress = progress or no_progress
+    numbers = None if isinstance(readers, str) and readers == "auto" else counts(readers, "--readers")
+    target, several = data_path(path), ranks is not None or coordinator is not None
     alone = {"--scratch": scratch is not None, "--drop-caches": drop_caches}
     refused = next((name for name, given in alone.items() if given), "--ranks" if several else "")
-    if refused and isinstance(place, str):
+    if refused and isinstance(target, str):
         raise BadValue(f"{refused} is of a file system, not of a URL", hint=f"leave {refused} out")
     if several and refused != "--ranks":
         raise BadValue(f"{refused} is of one process only", hint=f"leave {refused} out, or --ranks")
     request = ProbeRequest(
-        path=place if isinstance(place, Path) else Path(),
-        readers=asked,
+        path=target if isinstance(target, Path) else Path(),
+        readers=numbers,
         seconds=seconds,
         scratch_bytes=parse_bytes(str(scratch)) if scratch else None,
         seed=seed,
         drop_all=drop_all_caches if drop_caches else None,
         metadata=True,
     )
-    if isinstance(place, str):
-        measured = probe_objects(place, request, on_phase=heard, clock=SystemClock())
+    if isinstance(target, str):
+        measured = probe_objects(target, request, on_phase=progress, clock=SystemClock())
     elif not several:
-        measured = probe_bandwidth(request, cache=LinuxPageCache(), on_phase=heard, clock=SystemClock())
+        measured = probe_bandwidth(request, cache=LinuxPageCache(), on_phase=progress, clock=SystemClock())
     else:
-        if asked and len(asked) > 1:
+        if numbers and len(numbers) > 1:
             raise BadValue("ranks have one number of readers each", hint="--ranks 1,2,4 --readers 4")
         spreads = None if ranks is None else spreads_of(ranks, coordinator.nodes if coordinator else None)
         ranks_here = on_this_machine(max(spreads or [(1, 1)])[0])
         with nullcontext(coordinator) if coordinator else ranks_here as processes:
-            measured = read_by_ranks(processes, request, spreads, heard)
+            measured = read_by_ranks(processes, request, spreads, progress)
     return Bandwidth.of(judge_bandwidth(measured, RATES, origin_now(command)))
 
 
@@ -118,9 +118,9 @@ def ladder_of(
     Then as many readers as at its end in one rank.
     """
     if spreads is None:
-        most = sum(len(node.processes) for node in nodes)
-        halves = [2**power for power in range(most.bit_length()) if 2**power < most]
-        spreads = [spread(str(count), nodes) for count in (*halves, most)]
+        total = sum(len(node.processes) for node in nodes)
+        halves = [2**power for power in range(total.bit_length()) if 2**power < total]
+        spreads = [spread(str(count), nodes) for count in (*halves, total)]
     steps = [RanksStep(ranks=count, nodes=over, readers=readers) for count, over in sorted(set(spreads))]
     last, first = steps[-1], steps[0]
     if first.ranks == 1 and last.ranks > 1:
@@ -129,16 +129,16 @@ def ladder_of(
 
 
 def read_by_ranks(
-    coordinator: Coordinator, asked: ProbeRequest, spreads: Sequence[tuple[int, int]] | None, on_phase: OnStage
+    coordinator: Coordinator, request: ProbeRequest, spreads: Sequence[tuple[int, int]] | None, on_phase: OnStage
 ) -> BandwidthMeasurement:
     """What the ranks get of each step, which has children of its own; `spreads` as of `ladder_of`."""
     nodes = coordinator.nodes
-    steps = ladder_of(spreads, nodes, asked.readers[0] if asked.readers else READERS)
-    sample = _sample(asked, steps)
-    location = locate_pieces(asked.path, sample.pieces)
+    steps = ladder_of(spreads, nodes, request.readers[0] if request.readers else READERS)
+    sample = _sample(request, steps)
+    location = locate_pieces(request.path, sample.pieces)
     pieces = encoded_pieces(sample.pieces)
     nothing = FileSet(
-        label=str(asked.path), root=str(asked.path), generated=False, paths=(".",), classes=(0,), size_bytes=(0,),
+        label=str(request.path), root=str(request.path), generated=False, paths=(".",), classes=(0,), size_bytes=(0,),
         images_found=0,
     )  # fmt: skip
 
@@ -146,34 +146,34 @@ def read_by_ranks(
         a_node = step.ranks // step.nodes
         on = ((node.host, number) for number, node in enumerate(nodes[: step.nodes]) for _ in range(a_node))
         together = ReadTogether(
-            pieces=pieces, location=location, places=tuple(on), readers=step.readers, seconds=asked.seconds,
-            seed=asked.seed, block_bytes=sample.block_bytes,
+            pieces=pieces, location=location, places=tuple(on), readers=step.readers, seconds=request.seconds,
+            seed=request.seed, block_bytes=sample.block_bytes,
         )  # fmt: skip
         order = order_of_own(nothing, step.ranks, step.nodes)
-        found = coordinator.run(replace(order, read=together), time_limit_s=LIMIT_S, on_stage=unheard)
-        if isinstance(found, RunFailure) and found.exit_code == BadValue.exit_code:
-            raise BadValue(found.reason, hint=found.hint)
-        if isinstance(found, RunFailure):
-            raise error_of(found)
-        assert isinstance(found, ReadResult) and found.phase is not None, "rank 0 has one"
-        return found.phase
+        outcome = coordinator.run(replace(order, read=together), time_limit_s=LIMIT_S, on_stage=no_progress)
+        if isinstance(outcome, RunFailure) and outcome.exit_code == BadValue.exit_code:
+            raise BadValue(outcome.reason, hint=outcome.hint)
+        if isinstance(outcome, RunFailure):
+            raise error_of(outcome)
+        assert isinstance(outcome, ReadResult) and outcome.phase is not None, "rank 0 has one"
+        return outcome.phase
 
     phases, interrupted = climb(steps, read, on_phase, clock=SystemClock())
     return BandwidthMeasurement(
-        **place_of(str(asked.path.absolute()), sample, location), scratch=False, drop_caches=False,
+        **place_of(str(request.path.absolute()), sample, location), scratch=False, drop_caches=False,
         interrupted=interrupted, phases=tuple(phases), notes=sample.notes,
     )  # fmt: skip
 
 
-def _sample(asked: ProbeRequest, steps: Sequence[RanksStep]) -> Sample:
-    sample = sample_files(asked.path, seed=asked.seed)
-    most = max(steps, key=lambda step: step.ranks * step.readers)
-    least = PIECES_A_READER * most.ranks * most.readers
+def _sample(request: ProbeRequest, steps: Sequence[RanksStep]) -> Sample:
+    sample = sample_files(request.path, seed=request.seed)
+    widest = max(steps, key=lambda step: step.ranks * step.readers)
+    least = PIECES_A_READER * widest.ranks * widest.readers
     if len(sample.pieces) < least:
-        there = counted(len(sample.pieces), "file" if sample.block_bytes is None else "block")
-        ranks, readers = counted(most.ranks, "rank"), counted(most.readers, "reader")
+        available = counted(len(sample.pieces), "file" if sample.block_bytes is None else "block")
+        ranks, readers = counted(widest.ranks, "rank"), counted(widest.readers, "reader")
         raise BadValue(
-            f"{asked.path} has {there} to read, too few for {ranks} of {readers}: {least:,} are needed",
+            f"{request.path} has {available} to read, too few for {ranks} of {readers}: {least:,} are needed",
             hint="give more files, or larger ones; or fewer ranks, or fewer --readers",
         )
     return sample

@@ -20,7 +20,7 @@ from loaderprobe.analyze.batch_size import (
 from loaderprobe.api.diagnose import diagnose
 from loaderprobe.api.shown import Documented, origin_now
 from loaderprobe.api.sweep_spec import compute_names
-from loaderprobe.api.values import IMAGENET_IMAGES, unheard
+from loaderprobe.api.values import IMAGENET_IMAGES, no_progress
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
 from loaderprobe.measure.image_data import image_files, loader_of_images
 from loaderprobe.policy import Ask, Policy, follow
@@ -62,8 +62,8 @@ def search(
         progress("batch sizes tried", round(ask.done), round(ask.total))
         return probe(ask.what)
 
-    found, stop = follow(strategy, measure, clock=clock, enough=lambda found: any(each.images_per_s for each in found))
-    probes = tuple(found)
+    tried, stop = follow(strategy, measure, clock=clock, enough=lambda done: any(probe.images_per_s for probe in done))
+    probes = tuple(tried)
     if stop is not None:
         return probes, stop
     fastest = max(probes, key=lambda probe: probe.images_per_s.value if probe.images_per_s else 0.0)
@@ -91,23 +91,23 @@ class Meter(SamplerThread):
     def readings(self) -> tuple[float, ...] | Missing:
         """Shares, 0 to 1, in the order of time; or why there are none."""
         series, missing = self.collected()
-        found = next((each.values for each in series if each.name == self._name), ())
-        why = next((each for each in missing if each.name == self._name), None)
-        return found or why or Missing(name=self._name, reason=Remark(code="not_read"))
+        values = next((sampled.values for sampled in series if sampled.name == self._name), ())
+        why = next((lack for lack in missing if lack.name == self._name), None)
+        return values or why or Missing(name=self._name, reason=Remark(code="not_read"))
 
 
 def with_readings(probe: Probe) -> Probe:
     """For a strategy that cannot do without utilization: it raises MissingPart where that is not read."""
 
     def checked(batch_size: int) -> BatchSizeProbe:
-        found = probe(batch_size)
-        if found.fits and found.utilization is None:
-            why = found.unavailable.get("utilization")
+        probed = probe(batch_size)
+        if probed.fits and probed.utilization is None:
+            why = probed.unavailable.get("utilization")
             reason = f": {remark_words(why)}" if why else ""
             raise MissingPart(
                 f"gpu-usage needs the utilization of the device{reason}", hint="use --strategy throughput"
             )
-        return found
+        return probed
 
     return checked
 
@@ -132,7 +132,7 @@ def batch_size(
     iterations: int | None = None,
     images: int = IMAGENET_IMAGES,
     precision: str = "fp32",
-    progress: OnStage = unheard,
+    progress: OnStage = no_progress,
     name: str = "",
     command: str = "loaderprobe.batch_size(...)",
 ) -> BatchSize:
@@ -251,7 +251,7 @@ def _judged(
 def named_batch_size(
     model: str, data: Path | None = None, *, workers: int = 0, device: str = "auto", image_size: int = 224,
     precision: str = "auto", strategy: StrategyName = "throughput", most: int | None = None,
-    memory: str | None = None, iterations: int | None = None, progress: OnStage = unheard, command: str = "",
+    memory: str | None = None, iterations: int | None = None, progress: OnStage = no_progress, command: str = "",
 ) -> BatchSize:  # fmt: skip
     """The batch size for a model by name, on images of `data`, else on random ones in memory.
 
@@ -270,11 +270,11 @@ def named_batch_size(
             return random_images(size, image_size)
         return loader_of_images(files, batch_size=size, workers=workers, device=chosen)
 
-    found = batch_size(
+    answer = batch_size(
         model_on(chosen, model, make_model), batches, strategy=strategy, most=most, memory=memory,
         iterations=iterations, images=files.images_found if files else IMAGENET_IMAGES, precision=precision,
         progress=progress, name=model,
     )  # fmt: skip
     origin = origin_now(command, *([data] if data else []))
-    found = replace(found, origin=origin, image_size=image_size)
-    return replace(found, data=str(data), workers=workers) if data else found
+    answer = replace(answer, origin=origin, image_size=image_size)
+    return replace(answer, data=str(data), workers=workers) if data else answer

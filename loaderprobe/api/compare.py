@@ -40,26 +40,26 @@ class Source:
 
 def sources(results: Result | Iterable[Result]) -> list[Source]:
     """One side, of one result or several. Raises BadValue for what cannot be read or compared, or is given twice."""
-    one = isinstance(results, str | PathLike) or not isinstance(results, Iterable)
-    found = [_source(each) for each in cast(Iterable[Result], [results] if one else results)]
-    if not found:
+    single = isinstance(results, str | PathLike) or not isinstance(results, Iterable)
+    side = [_source(result) for result in cast(Iterable[Result], [results] if single else results)]
+    if not side:
         raise BadValue("a side of the comparison has no result", hint="give a run or its directory")
-    for place, each in enumerate(found):
-        again = next((before for before in found[:place] if replace(each, path=before.path) == before), None)
+    for index, source in enumerate(side):
+        again = next((before for before in side[:index] if replace(source, path=before.path) == before), None)
         if again:
             hint = "a measurement counts once on a side: give others, measured again"
-            raise BadValue(f"on one side, {each.path} is {again.path} again, or a copy of it", hint=hint)
-    return found
+            raise BadValue(f"on one side, {source.path} is {again.path} again, or a copy of it", hint=hint)
+    return side
 
 
 def side_of(side: Sequence[Source]) -> ComparedSide:
     """What is kept of a side beside its rows."""
     return ComparedSide(
-        paths=tuple(each.path for each in side),
-        created_utc=tuple(each.origin.created_utc for each in side),
+        paths=tuple(source.path for source in side),
+        created_utc=tuple(source.origin.created_utc for source in side),
         command=side[0].origin.command,
         environment=side[0].origin.environment,
-        roots=tuple(dict.fromkeys(root for each in side for root in each.roots)),
+        roots=tuple(dict.fromkeys(root for source in side for root in source.roots)),
     )
 
 
@@ -83,30 +83,30 @@ def _source(given: Result) -> Source:
 
 def _of_run(run: Run) -> Source:
     record = run.directory.record
-    found = []
+    rows = []
     for row in run.report().configurations:
         if row.verdict and row.measurement:
             files = run.directory.files(row.config.data)
-            found.append(comparison.MeasuredRow(row=row, measurement=row.measurement, files=files))
-    if not found:
+            rows.append(comparison.MeasuredRow(row=row, measurement=row.measurement, files=files))
+    if not rows:
         raise BadValue(f"{run.path} holds no measured configuration", hint=f"loaderprobe sweep --resume {run.path}")
     origin = Origin(
         created_utc=record.created_utc, command=" ".join(record.spec.command), environment=record.environment
     )
-    roots = tuple(dict.fromkeys(each.files.root for each in found if each.files))
-    return Source("sweep", str(run.path), origin, comparison.environment_facts(record.environment), roots, tuple(found))
+    roots = tuple(dict.fromkeys(row.files.root for row in rows if row.files))
+    return Source("sweep", str(run.path), origin, comparison.environment_facts(record.environment), roots, tuple(rows))
 
 
 def match(
     kind: ResultKind, before: Sequence[Source], after: Sequence[Source], names: frozenset[str]
 ) -> comparison.Matched:
     """The rows of both sides; `names` are those of what may differ."""
-    sides = [each.result for each in before], [each.result for each in after]
+    sides = [source.result for source in before], [source.result for source in after]
     if kind == "sweep":
         return comparison.match_sweeps(*sides, names)
     if kind == "bandwidth":
-        mine, other = (comparison.bandwidth_rows(side) for side in sides)
-        return mine, other, [], (*comparison.bandwidth_notes("A", sides[0]), *comparison.bandwidth_notes("B", sides[1]))
+        a, b = (comparison.bandwidth_rows(side) for side in sides)
+        return a, b, [], (*comparison.bandwidth_notes("A", sides[0]), *comparison.bandwidth_notes("B", sides[1]))
     of_a, of_b = ({"loader": comparison.side_row(side)} for side in sides)
     return of_a, of_b, [], ()
 
@@ -149,12 +149,12 @@ def compare(
     different kinds, or of one that does not compare.
     """
     named = differ.split(",") if isinstance(differ, str) else differ
-    names = comparison.check_names(name for each in named if (name := each.strip()))
+    names = comparison.check_names(name for word in named if (name := word.strip()))
     matters = MATTERS if fail_if_slower is None else share(fail_if_slower, "--fail-if-slower")
     if matters > MOST_MATTERS:
         raise BadValue(f"--fail-if-slower {fail_if_slower} lets B be half as fast", hint="write --fail-if-slower 5%")
     before, after = sources(a), sources(b)
-    paths = {each.kind: each.path for each in (*before, *after)}
+    paths = {source.kind: source.path for source in (*before, *after)}
     if len(paths) > 1:
         of = {kind: "run or diagnose" if kind == "diagnosis" else kind for kind in paths}
         said = " and ".join(f"{path} is a result of {of[kind]}" for kind, path in paths.items())
@@ -164,22 +164,22 @@ def compare(
         raise BadValue("rows that are unclear cannot both fail a gate and be allowed", hint="give one of the two")
     if fail_if_verdict_changes and kind == "bandwidth":
         raise BadValue("results of bandwidth have no verdicts", hint="leave --fail-if-verdict-changes out")
-    mine, other, differ_in_rows, notes = match(kind, before, after, names)
-    found = _differences(before, after, differ_in_rows)
-    comparison.refuse_others(found, names)
-    pairs = [(row, other[key]) for key, row in mine.items() if key in other]
+    rows_of_a, rows_of_b, differ_in_rows, notes = match(kind, before, after, names)
+    differences = _differences(before, after, differ_in_rows)
+    comparison.refuse_others(differences, names)
+    pairs = [(row, rows_of_b[key]) for key, row in rows_of_a.items() if key in rows_of_b]
     only_before, only_after = (
         tuple(row.subject for key, row in side.items() if key not in beside)
-        for side, beside in ((mine, other), (other, mine))
+        for side, beside in ((rows_of_a, rows_of_b), (rows_of_b, rows_of_a))
     )
     if not pairs:
         raise NotComparable("A and B have nothing in common to compare", fields=(), hint="measure both alike")
     rows, whole = comparison.compare_rows(pairs, matters=matters)
-    asked: dict[GateName, bool] = {
+    requested: dict[GateName, bool] = {
         "slower": fail_if_slower is not None, "unclear": fail_if_unclear, "verdict_changes": fail_if_verdict_changes,
     }  # fmt: skip
     gates = comparison.judge_gates(
-        [name for name in asked if asked[name]], rows, whole, matters=matters, missing=len(only_before),
+        [name for name in requested if requested[name]], rows, whole, matters=matters, missing=len(only_before),
         kind=kind, allow_unclear=allow_unclear,
     )  # fmt: skip
     return Comparison(
@@ -192,7 +192,7 @@ def compare(
         whole=whole,
         only_before=only_before,
         only_after=only_after,
-        differences=found,
+        differences=differences,
         gates=gates,
         allow_unclear=allow_unclear,
         notes=notes,
@@ -210,9 +210,9 @@ def _differences(
     ]
     # Of a field that differs within A, too, the value of B is shown.
     ordered = sorted(rest, key=lambda pair: pair[0].startswith("A"))
-    found = [
+    listed = [
         replace(difference, between=(first[0], name))
         for name, source in ordered
         for difference in comparison.differences(first[1].facts, source.facts)
     ]
-    return tuple({each.field: each for each in reversed((*found, *others))}.values())[::-1]
+    return tuple({difference.field: difference for difference in reversed((*listed, *others))}.values())[::-1]

@@ -16,7 +16,7 @@ from typing import Any, Literal, cast
 from loaderprobe.analyze.diagnosis import report_of
 from loaderprobe.analyze.verdict.judge import Judged
 from loaderprobe.api.shown import Documented, origin_now
-from loaderprobe.api.values import spreads_of, unheard
+from loaderprobe.api.values import no_progress, spreads_of
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.ranks.launch import Coordinator, on_this_machine
 from loaderprobe.measure.user.loader import LoaderRequest, compute_of, measure_loader
@@ -165,17 +165,17 @@ def diagnose(
                 raise BadValue(why, hint="start it without one")
             measured = measure_in_ranks(
                 function, processes, count, over, cache=state, budget_s=budget_s,
-                on_stage=_over(budget_s, 0.0, progress or unheard),
+                on_stage=_over(budget_s, 0.0, progress or no_progress),
             )  # fmt: skip
         return diagnosis(measured, command)
-    own = named(loader) if isinstance(loader, str) else None
+    maker = named(loader) if isinstance(loader, str) else None
     _check_alone()
     budget_s, beyond_s = budget_of(budget_s)
-    if own is not None:
-        loader, own_step = made(own)
+    if maker is not None:
+        loader, own_step = made(maker)
         step = step or own_step
-    asked = LoaderRequest(cache=state, budget_s=budget_s, beyond_s=beyond_s)
-    measured = measure_loader(loader, compute_of(step), asked, _over(budget_s, beyond_s, progress or unheard))
+    request = LoaderRequest(cache=state, budget_s=budget_s, beyond_s=beyond_s)
+    measured = measure_loader(loader, compute_of(step), request, _over(budget_s, beyond_s, progress or no_progress))
     return diagnosis(measured, command)
 
 
@@ -184,11 +184,11 @@ def diagnosis(measured: OwnMeasured, command: str) -> Diagnosis:
 
     Raises BadValue without a complete round.
     """
-    found = Diagnosis(
+    diagnosed = Diagnosis(
         origin=origin_now(command), measurement=measured.measurement, ceiling=measured.ceiling, data=measured.data
     )
-    found.report()
-    return found
+    diagnosed.report()
+    return diagnosed
 
 
 def _check_alone() -> None:
@@ -212,11 +212,11 @@ def _over(budget_s: float, beyond_s: float, progress: OnStage) -> OnStage:
     """Progress in seconds of all that there may be, of stages as they begin."""
     begun_s = time.monotonic()
 
-    def heard(stage: str, *_: int) -> None:
+    def on_stage(stage: str, *_: int) -> None:
         done = round(time.monotonic() - begun_s)
         progress(stage, done, max(done, round(budget_s + beyond_s)))
 
-    return heard
+    return on_stage
 
 
 @contextmanager

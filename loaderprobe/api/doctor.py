@@ -25,7 +25,7 @@ class Capabilities(Shown, tuple[Capability, ...]):
 
 def doctor(path: PathLike = ".") -> Capabilities:
     """What can be measured here, for data under `path`. Raises BadValue when there is no such path."""
-    place = Path(path)
-    if not place.exists():
-        raise BadValue(f"{place} does not exist", hint="give a directory on the storage in question")
-    return Capabilities(worded(capabilities(place if place.is_dir() else place.parent)))
+    target = Path(path)
+    if not target.exists():
+        raise BadValue(f"{target} does not exist", hint="give a directory on the storage in question")
+    return Capabilities(worded(capabilities(target if target.is_dir() else target.parent)))

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from loaderprobe.api.shown import Shown
-from loaderprobe.api.values import PathLike, listed, unheard
+from loaderprobe.api.values import PathLike, listed, no_progress
 from loaderprobe.datasets.generate.generate import generate as generate_set
 from loaderprobe.datasets.generate.generate import set_asked_for, verify_set
 from loaderprobe.datasets.generate.manifest import SPEC, SetSpec
@@ -69,31 +69,31 @@ def generate(
             seed=seed,
             mean_bytes=None if mean_size is None else parse_bytes(str(mean_size)),
             oddities=parse_oddities(oddities if isinstance(oddities, str) else ",".join(oddities)),
-            layout=each,
+            layout=layout_name,
             shard_images=shard_images,
             base_images=pool,
         )
         for resolution in listed(resolutions, parse_resolution)
-        for each in listed(layout, check_layout)
+        for layout_name in listed(layout, check_layout)
     ]
-    return DataSets(make_sets(Path(directory), specs, count=count, progress=progress or unheard))
+    return DataSets(make_sets(Path(directory), specs, count=count, progress=progress or no_progress))
 
 
 def make_sets(root: Path, specs: Sequence[SetSpec], *, count: int, progress: OnStage) -> tuple[Path, ...]:
     """Make, complete or enlarge the data sets under `root`. Raises Refused and its kin rather than mix sets."""
     processes = max(1, round(cores_available()))
 
-    def one(spec: SetSpec) -> Path:
+    def make(spec: SetSpec) -> Path:
         label = spec.directory(root).name
         generating, painting = partial(progress, f"generating {label}"), partial(progress, f"painting {label}")
         return generate_set(root, spec, count=count, processes=processes, progress=generating, on_base_image=painting)
 
-    return tuple(one(spec) for spec in specs)
+    return tuple(make(spec) for spec in specs)
 
 
 def verify(root: Path, progress: OnStage) -> dict[Path, dict[str, str]]:
     """What is wrong with the files of each generated set in or directly under `root`. Raises BadValue for none."""
-    found = [path for path in (root, *sorted(root.glob("*"))) if os.path.isfile(path / SPEC)]  # noqa: PTH113  # a directory that may not be entered is none of ours, and no error
-    if not found:
+    sets = [path for path in (root, *sorted(root.glob("*"))) if os.path.isfile(path / SPEC)]  # noqa: PTH113  # a directory that may not be entered is none of ours, and no error
+    if not sets:
         raise BadValue(f"{root} holds no generated data set", hint="give the directory that `generate` was given")
-    return {path: verify_set(path, partial(progress, f"verifying {path.name}")) for path in found}
+    return {path: verify_set(path, partial(progress, f"verifying {path.name}")) for path in sets}

@@ -9,7 +9,7 @@ from typing import Any
 
 from loaderprobe.api.shown import Documented, origin_now
 from loaderprobe.api.sweep_spec import compute_names, usual_batch
-from loaderprobe.api.values import unheard
+from loaderprobe.api.values import no_progress
 from loaderprobe.measure.image_data import image_files, loader_of_images
 from loaderprobe.plugins import check_name, resolve
 from loaderprobe.protocols import OnStage
@@ -41,7 +41,7 @@ def layers(
     steps: int = 10,
     drill: bool = False,
     precision: str = "fp32",
-    progress: OnStage = unheard,
+    progress: OnStage = no_progress,
     name: str = "",
     command: str = "loaderprobe.layers(...)",
 ) -> Layers:
@@ -60,17 +60,17 @@ def layers(
     from loaderprobe.compute.layers import measure_layers
     from loaderprobe.compute.trainer import usual_loss
 
-    found = measure_layers(
+    measured = measure_layers(
         model, batch, loss=loss or usual_loss, steps=steps, clock=SystemClock(), name=name or type(model).__name__,
         origin=origin_now(command), drill=drill, precision=precision, progress=progress,
     )  # fmt: skip
-    return Layers.of(found)
+    return Layers.of(measured)
 
 
 def named_layers(
     model: str, data: Path | None = None, *, workers: int = 0, device: str = "auto", batch_size: int | None = None,
     image_size: int = 224, steps: int = 10, drill: bool = False, precision: str = "auto",
-    progress: OnStage = unheard, command: str = "",
+    progress: OnStage = no_progress, command: str = "",
 ) -> Layers:  # fmt: skip
     """The layers of a model by name, on images of `data`, else on one batch of random ones in memory.
 

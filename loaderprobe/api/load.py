@@ -43,33 +43,33 @@ def beside_results(
         except DamagedRun as error:
             damaged.append(run.damaged(error))
         try:
-            found = run.ceiling(fingerprint)
+            ceiling = run.ceiling(fingerprint)
         except DamagedRun as error:
             damaged.append(run.damaged(error))
             facts: Facts = {"file": damaged[-1].file, "error": damaged[-1].reason}
-            found = StorageCeiling(data=fingerprint, phases=(), missing=Remark(code="file_damaged", facts=facts))
-        if found is not None:
-            ceilings[fingerprint] = found
+            ceiling = StorageCeiling(data=fingerprint, phases=(), missing=Remark(code="file_damaged", facts=facts))
+        if ceiling is not None:
+            ceilings[fingerprint] = ceiling
     return files, ceilings, damaged
 
 
 def studies_of(run: RunDirectory) -> tuple[list[Study], list[DamagedFile]]:
     """(What was measured beside the verdicts, the files of it that cannot be read)."""
-    found: list[Study] = []
+    studies: list[Study] = []
     damaged: list[DamagedFile] = []
     for config, kind in ((config, kind) for config in run.record.spec.configs for kind in STUDIES):
         study = run.study(kind, config.key)
         if isinstance(study, DamagedFile):
             damaged.append(study)
         elif study is not None:
-            found.append(study)
+            studies.append(study)
     if asks_for(run.record.spec):
         from loaderprobe.measure.studies import pending_studies, without
 
-        for asked, config, files in pending_studies(run):
-            if run.study(asked, config.key) is None:
-                found.append(without(asked, config, files, Remark(code="study_left")))
-    return found, damaged
+        for kind, config, files in pending_studies(run):
+            if run.study(kind, config.key) is None:
+                studies.append(without(kind, config, files, Remark(code="study_left")))
+    return studies, damaged
 
 
 def judge_run(run: RunDirectory) -> Report:
@@ -142,8 +142,8 @@ class Run(Tabled):
 
     def _raw(self, columns: tuple[str, ...], rows: Callable[[Measurement], Iterator[tuple[Any, ...]]]) -> DataFrame:
         results = (self.directory.result(config.key) for config in self.directory.record.spec.configs)
-        found = [row for result in results if isinstance(result, Measurement) for row in rows(result)]
-        return frame({name: [row[place] for row in found] for place, name in enumerate(columns)})
+        raw_rows = [row for result in results if isinstance(result, Measurement) for row in rows(result)]
+        return frame({name: [row[index] for row in raw_rows] for index, name in enumerate(columns)})
 
     def headline(self) -> str:
         """The directory, and how many configurations ended where."""
@@ -202,17 +202,17 @@ def load_any(path: Path) -> Run | Documented:
     is_run = True
     with suppress(OSError):  # `open_run` says that it cannot be read
         is_run = not path.is_file() and not (path / RESULT).exists()
-    found = Run(open_run(path, "sweep, run or diagnose", RESULT)) if is_run else read_result(path, type_of)
+    loaded = Run(open_run(path, "sweep, run or diagnose", RESULT)) if is_run else read_result(path, type_of)
     try:
-        found.document()
+        loaded.document()
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         hint = "restore it from a copy; if nothing has changed it since it was written, report this"
         raise DamagedRun(str(path), f"cannot be shown: {type(error).__name__}: {error}", hint=hint) from error
-    return found
+    return loaded
 
 
 def type_of(schema: str) -> type[Documented] | None:
     """The class of the results with this schema; None for one that has none."""
     module, _, name = RESULTS.get(schema, "").partition(":")
-    found: type[Documented] | None = getattr(import_module(f"loaderprobe.api.{module}"), name) if module else None
-    return found
+    result_type: type[Documented] | None = getattr(import_module(f"loaderprobe.api.{module}"), name) if module else None
+    return result_type

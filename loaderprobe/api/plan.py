@@ -56,21 +56,21 @@ def find(
     """The workload in a result. Raises BadValue where there is none that fits."""
     path = str(run) if isinstance(run, str | os.PathLike) else ""
     loaded: Any = load_any(Path(path)) if path else run
-    other = accelerator_of(kind)
+    accelerator = accelerator_of(kind)
     if isinstance(loaded, Run):
-        return _of_sweep(loaded, data, kind, other)
+        return _of_sweep(loaded, data, kind, accelerator)
     if data is not None:
         raise BadValue("only a sweep has data sets to choose from", hint="leave --data out")
     if isinstance(loaded, BandwidthReport):
-        if other is None:
+        if accelerator is None:
             hint = "name one: --kind mlperf-h100, or its images/s"
             raise BadValue("a bandwidth result has no accelerator", hint=hint)
-        workload = workload_of_bandwidth(loaded, *other)
-        source = PlanSource(kind="bandwidth", path=path or loaded.path, data=loaded.path, accelerator=other[0])
+        workload = workload_of_bandwidth(loaded, *accelerator)
+        source = PlanSource(kind="bandwidth", path=path or loaded.path, data=loaded.path, accelerator=accelerator[0])
         return workload, source
     if isinstance(loaded, Diagnosis):
         workload = workload_of_run(
-            loaded.measurement, loaded.verdict, loaded.ceiling, samples=loaded.data.samples, other=other,
+            loaded.measurement, loaded.verdict, loaded.ceiling, samples=loaded.data.samples, other=accelerator,
             given=file_bytes,
         )  # fmt: skip
         config = loaded.row.config
@@ -81,7 +81,7 @@ def find(
     if isinstance(loaded, TraceReport):
         file_bytes = file_bytes or known(IMAGENET_BYTES, "B", "assumed", RECORDED)
         images = known(IMAGENET_IMAGES, "images", "assumed", RECORDED)
-        workload = workload_of_trace(loaded, other=other, file_bytes=file_bytes, images=images)
+        workload = workload_of_trace(loaded, other=accelerator, file_bytes=file_bytes, images=images)
         return workload, PlanSource(kind="trace", path=path or loaded.ranks[0].path, accelerator=workload.accelerator)
     if isinstance(loaded, WatchReport):
         raise BadValue(
@@ -102,20 +102,20 @@ def accelerator_of(kind: str | None) -> Accelerator | None:
     return name, known(rate, "images/s", "given", source)
 
 
-def _of_sweep(run: Run, data: str | None, kind: str | None, other: Accelerator | None) -> Basis:
+def _of_sweep(run: Run, data: str | None, kind: str | None, accelerator: Accelerator | None) -> Basis:
     rows = [row for row in run.report().configurations if row.verdict is not None]
     if not rows:
         raise BadValue(f"{run.path} holds no measured configuration", hint=f"loaderprobe sweep --resume {run.path}")
     label, others = _choose_data(run, rows, data)
     rows = [row for row in rows if row.config.resolution == label]
-    row = _choose_row(rows, kind, other)
+    row = _choose_row(rows, kind, accelerator)
     assert row.verdict and row.measurement
     files, fingerprint = run.directory.files(row.config.data), row.config.data
     ceiling = beside_results(run.directory, [fingerprint])[1].get(fingerprint)
-    own = row.config.compute.name.removeprefix("emulated:")
-    planned = None if other is None or (row.emulated and own == other[0]) else other
+    emulated = row.config.compute.name.removeprefix("emulated:")
+    planned = None if accelerator is None or (row.emulated and emulated == accelerator[0]) else accelerator
     workload = workload_of(row.measurement, row.verdict, files, ceiling, planned)
-    if any(each.generated and each.root == files.root for each in run.report().run.data):
+    if any(data_set.generated and data_set.root == files.root for data_set in run.report().run.data):
         workload = replace(workload, images=known(IMAGENET_IMAGES, "images", "assumed", GENERATED))
     source = PlanSource(
         kind="sweep", path=str(run.path), data=files.root, other_data=others, accelerator=workload.accelerator,
@@ -128,7 +128,7 @@ def _choose_data(run: Run, rows: Sequence[ConfigurationRow], data: str | None) -
     """(label, the other labels); without a choice, the set whose files are nearest to ImageNet's in size."""
     labels = list(dict.fromkeys(row.config.resolution for row in rows))
     if data is None:
-        sizes = {each.label: each.mean_size_bytes for each in run.report().run.data}
+        sizes = {data_set.label: data_set.mean_size_bytes for data_set in run.report().run.data}
         chosen = nearest_to_imagenet({label: sizes.get(label, 1.0) for label in labels})
     elif data in labels:
         chosen = data
@@ -137,14 +137,14 @@ def _choose_data(run: Run, rows: Sequence[ConfigurationRow], data: str | None) -
     return chosen, tuple(label for label in labels if label != chosen)
 
 
-def _choose_row(rows: Sequence[ConfigurationRow], kind: str | None, other: Accelerator | None) -> ConfigurationRow:
+def _choose_row(rows: Sequence[ConfigurationRow], kind: str | None, wanted: Accelerator | None) -> ConfigurationRow:
     """The fastest training, cold if there is one, on the accelerator that is asked for or on the fastest."""
     if kind == MEASURED:
         rows = [row for row in rows if not row.emulated]
         if not rows:
             raise BadValue("no accelerator was measured in this run", hint="name one: --kind mlperf-h100")
-    if other is not None:
-        rows = [row for row in rows if row.config.compute.name == f"emulated:{other[0]}"] or list(rows)
+    if wanted is not None:
+        rows = [row for row in rows if row.config.compute.name == f"emulated:{wanted[0]}"] or list(rows)
     else:
         fastest = max(rows, key=lambda row: (row.verdict and row.verdict.rates_images_per_s.compute) or 0.0)
         rows = [row for row in rows if row.config.compute.name == fastest.config.compute.name]

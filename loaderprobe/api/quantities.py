@@ -40,47 +40,47 @@ def share(value: str | float, option: str) -> float:
     """A share above 0 and up to 1, from `90%` or `0.9`. Raises BadValue."""
     text = str(value).strip()
     percent = _scaled(text, {"%": 1.0})
-    found = _float(text) if percent is None else percent / 100
-    if not 0 < found <= 1:
+    number = _float(text) if percent is None else percent / 100
+    if not 0 < number <= 1:
         raise BadValue(f"{option} {text} is no share above 0 and up to 100 %", hint=f"write {option} 90%, or 0.9")
-    return found
+    return number
 
 
 def count(value: str | float, option: str, *, most: float = 1e9) -> int:
     """A whole number of at least 1, from `64`, `1281167`, `1.28M`. Raises BadValue."""
-    found = _scaled(str(value), _THOUSANDS) or 0.0
-    if not 1 <= found <= most or found != int(found):
+    number = _scaled(str(value), _THOUSANDS) or 0.0
+    if not 1 <= number <= most or number != int(number):
         raise BadValue(f"{option} {value} is not a whole number from 1 to {most:g}")
-    return int(found)
+    return int(number)
 
 
 def factor(value: str | float, option: str) -> float:
     """A factor of at least 1 and at most 1000, from `1.5`. Raises BadValue."""
-    found = _float(str(value))
-    if not 1 <= found <= 1000:
+    number = _float(str(value))
+    if not 1 <= number <= 1000:
         raise BadValue(f"{option} {value} is not a factor from 1 to 1000", hint=f"write {option} 1.5")
-    return found
+    return number
 
 
 def size(value: str | float, option: str) -> float:
     """Bytes above 0, from `115kB` or a number. Raises BadValue."""
     text = f"{value:.0f}" if isinstance(value, float) and math.isfinite(value) else str(value)
-    found = parse_bytes(text)
-    if not 0 < found <= MOST:
+    size_bytes = parse_bytes(text)
+    if not 0 < size_bytes <= MOST:
         raise BadValue(f"{option} {value} is not a size above 0")
-    return float(found)
+    return float(size_bytes)
 
 
 def byte_rate(value: str | float, option: str) -> float:
     """Bytes/s from `12.5GB/s`, `100Gb/s` (bits) or a number. Raises BadValue."""
-    found = _scaled(str(value), _BYTE_RATES)
-    if found is None:
-        found = _float(str(value))
-    if not 0 < found <= MOST:
+    bytes_per_s = _scaled(str(value), _BYTE_RATES)
+    if bytes_per_s is None:
+        bytes_per_s = _float(str(value))
+    if not 0 < bytes_per_s <= MOST:
         raise BadValue(
             f"{option} {value} is not a bandwidth", hint=f"write {option} 12.5GB/s (bytes), or 100Gb/s (bits)"
         )
-    return found
+    return bytes_per_s
 
 
 def layout(text: str) -> int:
@@ -89,9 +89,9 @@ def layout(text: str) -> int:
     if name == "folder" and not colon:
         return 1
     if name == "shards" and colon:
-        found = count(number, "--layout shards:")
-        if found > 1:
-            return found
+        images = count(number, "--layout shards:")
+        if images > 1:
+            return images
     raise BadValue(f"'{text}' is no layout", hint="use folder, or shards:IMAGES such as shards:1251")
 
 
@@ -117,21 +117,21 @@ def checkpoint(text: str) -> CheckpointAsked:
 
 def storage_figures(text: str) -> dict[str, float]:
     """`5GB/s,60kopens/s,2ms,1.5GB/s/client` as figures by resource, and `latency`. Raises BadValue."""
-    found: dict[str, float] = {}
+    figures: dict[str, float] = {}
     for item in (word.strip() for word in text.split(",")):
         values = {name: value for name, units in _OF_STORAGE.items() if (value := _scaled(item, units)) is not None}
         if not values:
             hint = "write 5GB/s,60kopens/s,100kIOPS,2ms,1.5GB/s/client"
             raise BadValue(f"--storage: '{item}' is no figure of a storage", hint=hint)
         ((name, value),) = values.items()
-        if name in found:
+        if name in figures:
             raise BadValue(f"--storage {text} gives its {name} twice")
         if not 0 < value <= MOST:
             raise BadValue(f"--storage: {item} is no {name}")
-        found[name] = value
-    if set(found) == {"latency"}:
+        figures[name] = value
+    if set(figures) == {"latency"}:
         raise BadValue(f"--storage {text} gives no limit", hint="add a bandwidth, like 5GB/s")
-    return found
+    return figures
 
 
 def _float(text: str) -> float:

@@ -45,7 +45,7 @@ class Ran:
 
     exit_code: int
     """Of the command; of one that a signal ended, 128 and its number."""
-    found: Diagnosis | Watch | None
+    result: Diagnosis | Watch | None
     not_kept: LoaderprobeError | None = None
     """Why what was found is not in the directory of the run."""
     processes: tuple[Attached, ...]
@@ -56,8 +56,8 @@ class Ran:
     @property
     def is_done(self) -> bool:
         """True with a verdict; a training on a GPU that is watched has none, as was to be."""
-        found = self.found
-        return found is not None and (found.bound is not None or (isinstance(found, Watch) and found.on_gpu))
+        result = self.result
+        return result is not None and (result.bound is not None or (isinstance(result, Watch) and result.on_gpu))
 
 
 def run_command(command: Sequence[str], request: AttachRequest, environment: Mapping[str, str]) -> Ran:
@@ -74,9 +74,9 @@ def run_command(command: Sequence[str], request: AttachRequest, environment: Map
     path = os.pathsep.join([str(STARTUP), *filter(None, [environment.get("PYTHONPATH")])])
     with scratch_directory() as scratch:
         request = replace(request, scratch=str(scratch))
-        asked = {"PYTHONPATH": path, VARIABLE: to_json(request).decode()}
+        variables = {"PYTHONPATH": path, VARIABLE: to_json(request).decode()}
         try:
-            process = subprocess.Popen([*command], env={**environment, **asked})
+            process = subprocess.Popen([*command], env={**environment, **variables})
         except OSError as error:
             raise MissingPart(f"{command[0]} cannot be started: {error.strerror}", hint="check the command") from error
         with _signals_left_to(process) as signals:
@@ -84,12 +84,12 @@ def run_command(command: Sequence[str], request: AttachRequest, environment: Map
         exit_code = code if code >= 0 else 128 - code
         imported_torch = any(scratch.glob("*.torch"))
         left, not_kept = scratch / LEFT, None
-        found = load_any(left) if left.exists() else load_any(run) if (scratch / KEPT).exists() else None
-        assert found is None or isinstance(found, Diagnosis | Watch)
+        result = load_any(left) if left.exists() else load_any(run) if (scratch / KEPT).exists() else None
+        assert result is None or isinstance(result, Diagnosis | Watch)
         try:
             # A process that is killed has kept no page.
-            if found is not None and (left.exists() or not (run / REPORT).exists()):
-                keep(found, request)
+            if result is not None and (left.exists() or not (run / REPORT).exists()):
+                keep(result, request)
         except LoaderprobeError as error:
             not_kept = error
         processes = [
@@ -97,11 +97,11 @@ def run_command(command: Sequence[str], request: AttachRequest, environment: Map
         ]
     if signals or exit_code == EXIT_INTERRUPTED:
         processes = [
-            replace(seen, why_not="interrupted") if seen.why_not in ENDED_BEFORE and not seen.endangered else seen
-            for seen in processes or [Attached(pid=process.pid, loaders=(), why_not="ended_early")]
+            replace(entry, why_not="interrupted") if entry.why_not in ENDED_BEFORE and not entry.endangered else entry
+            for entry in processes or [Attached(pid=process.pid, loaders=(), why_not="ended_early")]
         ]
     return Ran(
-        exit_code=exit_code, found=found, not_kept=not_kept, processes=tuple(processes), imported_torch=imported_torch
+        exit_code=exit_code, result=result, not_kept=not_kept, processes=tuple(processes), imported_torch=imported_torch
     )
 
 
@@ -139,11 +139,11 @@ def attachment_of(
 
 def requested(text: str) -> AttachRequest:
     """The request in the environment of a process that `run_command` started."""
-    found: AttachRequest = from_json(text.encode(), AttachRequest)
-    return found
+    request: AttachRequest = from_json(text.encode(), AttachRequest)
+    return request
 
 
-def keep(found: Documented, request: AttachRequest, *, raw: bool = False) -> None:
+def keep(result: Documented, request: AttachRequest, *, raw: bool = False) -> None:
     """Write the result into the directory of the run; `raw` only `result.json`, from which `report` makes the rest.
 
     Where that cannot be, it is left in the scratch directory for the command. Raises NoSpace, MissingPart, and Refused
@@ -154,23 +154,23 @@ def keep(found: Documented, request: AttachRequest, *, raw: bool = False) -> Non
         if (run / RESULT).exists() and request.scratch not in _kept_for and not (scratch / KEPT).exists():
             raise Refused(f"{run} holds another result meanwhile", hint="choose another place with --out")
         make_directory(run)
-        write_result(run, {RESULT: found.json()})
+        write_result(run, {RESULT: result.json()})
         _kept_for.add(request.scratch)
         with suppress(OSError):  # the command has gone
             (scratch / KEPT).touch()
             (scratch / LEFT).unlink(missing_ok=True)
         if not raw:
-            write_result(run, found.files())
+            write_result(run, result.files())
     except LoaderprobeError:
         with suppress(LoaderprobeError):
-            write_result(scratch, {LEFT: found.json()})
+            write_result(scratch, {LEFT: result.json()})
         raise
 
 
-def keep_seen(seen: Attached, request: AttachRequest) -> None:
+def keep_seen(record: Attached, request: AttachRequest) -> None:
     """Write what this process saw, for the command, while that is there. Raises NoSpace."""
     if (scratch := Path(request.scratch)).is_dir():
-        write_atomically(scratch / f"{seen.pid}.json", encode("attached", seen))
+        write_atomically(scratch / f"{record.pid}.json", encode("attached", record))
 
 
 @dataclass(slots=True)
@@ -187,11 +187,11 @@ class AttachedBlock:
 def attached(
     *, budget_s: float | None = None, cache: CacheState = "cold", after_steps: int = 8
 ) -> Iterator[AttachedBlock]:
-    """Measure the training in this block, whatever trains: `with loaderprobe.attached() as found: trainer.fit(model)`.
+    """Measure the training in this block, whatever trains: `with loaderprobe.attached() as block: trainer.fit(model)`.
 
     Once a DataLoader has trained for `after_steps` steps, a copy of it is measured with the loop as the step, for
     `budget_s` seconds (without it, 60 or more, by the length of a step, and as much again while the verdict is open, or
-    in ranks). Then the block ends, at the place where the loop asks for its next batch, and `found.diagnosis` is set.
+    in ranks). Then the block ends, at the place where the loop asks for its next batch, and `block.diagnosis` is set.
     The training in the block is thrown away: the model has trained on the same batches over and over.
 
     Raises BadValue for a budget that is too small, and what the block raises.
@@ -199,28 +199,28 @@ def attached(
     from loaderprobe.loaders.attached import attach
     from loaderprobe.render.watch import not_measured
 
-    found = AttachedBlock()
+    block = AttachedBlock()
 
-    def keep_found(result: Diagnosis) -> None:
-        found.diagnosis = result
+    def keep_result(diagnosis: Diagnosis) -> None:
+        block.diagnosis = diagnosis
 
     with scratch_directory() as scratch:
         request = AttachRequest(
             run=str(scratch), scratch=str(scratch), command="loaderprobe.attached()", budget_s=budget_s, cache=cache,
             after_steps=after_steps,
         )  # fmt: skip
-        attachment = attachment_of(request, lambda code, facts: None, keep_found)
+        attachment = attachment_of(request, lambda code, facts: None, keep_result)
         detach = attach(attachment)
         try:
-            yield found
+            yield block
         except Finished:
             pass
         finally:
             detach()
             attachment.end()
             attachment.close()
-            if found.diagnosis is None:
-                found.reason = not_measured(attachment.record())
+            if block.diagnosis is None:
+                block.reason = not_measured(attachment.record())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -231,6 +231,6 @@ class Watch(Documented, WatchReport):
     columns = watch_columns
 
 
-def watcher_of(request: AttachRequest, say: Say, keep: Callable[[Watch], None] = lambda found: None) -> Watcher:
-    """What looks on; `say(code, facts)` is called once an interval, and `keep(found)` with all so far."""
-    return Watcher(request, say, lambda found: keep(Watch.of(found)), origin_now)
+def watcher_of(request: AttachRequest, say: Say, keep: Callable[[Watch], None] = lambda watch: None) -> Watcher:
+    """What looks on; `say(code, facts)` is called once an interval, and `keep(watch)` with all so far."""
+    return Watcher(request, say, lambda watch: keep(Watch.of(watch)), origin_now)

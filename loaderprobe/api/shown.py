@@ -93,10 +93,10 @@ class Shown(ABC):
         """The picture of its first screen, for a page that takes no HTML. Raises BadValue where it has none."""
         from loaderprobe.render.pages import document_picture
 
-        drawn = document_picture(self.document())
-        if drawn is None:
+        picture = document_picture(self.document())
+        if picture is None:
             raise BadValue("this result opens with a table, not with a picture", hint="use --format html")
-        return drawn
+        return picture
 
     def _repr_html_(self) -> str:
         return self.html(inline=True)
@@ -156,8 +156,8 @@ class Documented(Tabled):
 
         Raises BadValue when there is none, DamagedRun when it is of another kind or version, or damaged.
         """
-        own = next(field.default for field in fields(cls) if field.name == "schema")  # type: ignore[arg-type]  # with a record's class
-        return cls.of(read_result(Path(path), lambda schema: cls if schema == own else None))
+        expected = next(field.default for field in fields(cls) if field.name == "schema")  # type: ignore[arg-type]  # with a record's class
+        return cls.of(read_result(Path(path), lambda schema: cls if schema == expected else None))
 
     def made_by(self) -> str:
         """The command, the version, the time and the machine."""

@@ -16,7 +16,7 @@ from loaderprobe.analyze.next_configs import next_configs
 from loaderprobe.api.load import Run, beside_results, judge_run, open_run
 from loaderprobe.api.shown import usual_out
 from loaderprobe.api.sweep_spec import bytes_to_make, check_layouts, check_spec, images_needed, spec_of, with_data
-from loaderprobe.api.values import PathLike, data_path, listed, unheard
+from loaderprobe.api.values import PathLike, data_path, listed, no_progress
 from loaderprobe.datasets.folder import check_folder, generated_set
 from loaderprobe.datasets.generate.generate import set_asked_for
 from loaderprobe.datasets.layouts import FILES, check_layout
@@ -59,7 +59,7 @@ class Listener:
     """Hears of data that are being made, in images, then of what is measured, in seconds."""
 
     def __init__(self, progress: OnStage | None = None) -> None:
-        self.progress = progress or unheard
+        self.progress = progress or no_progress
 
     def checked(self, spec: SweepSpec, made_bytes: float) -> None:
         """What is asked for can be measured; so many bytes of data, about, are going to be generated."""
@@ -137,39 +137,39 @@ def sweep(
     spec = spec_of(**options, command=(command or written(options),), nodes=nodes)
     layouts = None if layout is None else listed(layout, check_layout)
     specs = [
-        set_asked_for(resolution, seed=seed, layout=each)
+        set_asked_for(resolution, seed=seed, layout=layout_name)
         for resolution in listed(resolutions, parse_resolution)
-        for each in layouts or (FILES,)
+        for layout_name in layouts or (FILES,)
     ]
     if convert_to is not None and (layouts is None or not isinstance(data, Path)):
         raise BadValue("--convert-to needs a folder as DATA, and --layout", hint="without DATA, layouts are generated")
-    folder, place = Path(data_dir), usual_out() if out is None else Path(out)
+    folder, run_folder = Path(data_dir), usual_out() if out is None else Path(out)
     count = images or images_needed(spec)
     if isinstance(data, Path):
         check_folder(data)
-    RunDirectory.check_new(place)
+    RunDirectory.check_new(run_folder)
     check_spec(spec, nodes)
     check_layouts(spec, layouts or (() if data is not None else (FILES,)))
-    heard = listener or Listener(progress)
-    heard.checked(spec, bytes_to_make(specs, folder, count) if data is None else 0.0)
+    listener = listener or Listener(progress)
+    listener.checked(spec, bytes_to_make(specs, folder, count) if data is None else 0.0)
     if data is None:
         from loaderprobe.api.generate import make_sets
 
-        made = make_sets(folder, specs, count=count, progress=heard.progress)
+        made = make_sets(folder, specs, count=count, progress=listener.progress)
         files = [generated_set(path, sample=count, seed=seed) for path in made]
     else:
         only = layouts if convert_to is None else None
-        files = image_sets(data, sample=count, seed=seed, progress=heard.progress, layouts=only)
+        files = image_sets(data, sample=count, seed=seed, progress=listener.progress, layouts=only)
     if convert_to is not None:
-        files = converted(files, layouts or (), Path(convert_to), heard.progress)
+        files = converted(files, layouts or (), Path(convert_to), listener.progress)
     if stage is not None:
-        files = with_copies(files, Path(stage), heard.progress)
+        files = with_copies(files, Path(stage), listener.progress)
     spec = with_data(spec, files)
     if coordinator:
         coordinator.admit(spec.configs, files)
     environment = describe_environment([file_set.root for file_set in files])
     record = RunRecord(created_utc=utc_timestamp(), spec=spec, environment=environment)
-    return _completed(RunDirectory.create(place, record, files), heard, coordinator)
+    return _completed(RunDirectory.create(run_folder, record, files), listener, coordinator)
 
 
 def resume(
@@ -189,7 +189,7 @@ def resume(
     check_seconds("budget", budget_s)
     directory = open_run(Path(run))
     before, here = directory.record.environment, describe_environment(())
-    heard = listener or Listener(progress)
+    listener = listener or Listener(progress)
     further: Mapping[RunConfig, SweepResult] = {}
     spec, to_measure = directory.record.spec, bool(pending(directory) or more_of(directory))
     divided = spec.budget_s is not None or (to_measure and not spec.thorough)
@@ -202,7 +202,7 @@ def resume(
                 f"{run} was begun on {before.machine}, and this is {here.machine}",
                 hint="resume it on such a machine, or measure again into a new directory",
             )
-        return _shown_and_kept(directory, heard)
+        return _shown_and_kept(directory, listener)
     if further and before.software != here.software:
         raise BadValue(
             f"{run} was begun with {before.software}, and this is {here.software}",
@@ -214,7 +214,7 @@ def resume(
     if budget_s is not None:
         with directory.lock():
             directory.ask(replace(directory.record.spec, budget_s=budget_s))
-    return _completed(directory, heard, coordinator, further)
+    return _completed(directory, listener, coordinator, further)
 
 
 def foreign_modules(run: RunDirectory, further: Iterable[RunConfig] = ()) -> tuple[str, ...]:
@@ -224,8 +224,8 @@ def foreign_modules(run: RunDirectory, further: Iterable[RunConfig] = ()) -> tup
     """
     modules: list[str | None] = []
     spec = run.record.spec
-    asked = spec.configs if spec.auto else pending(run)
-    for config in (*asked, *further, *(config for _, config, _ in pending_studies(run))):
+    configs = spec.configs if spec.auto else pending(run)
+    for config in (*configs, *further, *(config for _, config, _ in pending_studies(run))):
         modules += (
             foreign_module("loader", config.loader.name),
             foreign_module("compute", config.compute.kind),
@@ -247,18 +247,18 @@ def written(given: Mapping[str, Any]) -> str:
 
 
 def _completed(
-    directory: RunDirectory, heard: Listener, coordinator: Coordinator | None,
+    directory: RunDirectory, listener: Listener, coordinator: Coordinator | None,
     further: Mapping[RunConfig, SweepResult] | None = None,
 ) -> Run:  # fmt: skip
     """The run once what is pending is measured, and `further` has more rounds; None of a run that only begins.
 
     Where that is interrupted, what is done is shown and kept, too.
     """
-    heard.planned(plan(directory, further or {}), () if further is None else foreign_modules(directory, further))
+    listener.planned(plan(directory, further or {}), () if further is None else foreign_modules(directory, further))
     try:
-        measure(directory, heard.progress, coordinator, further or {})
+        measure(directory, listener.progress, coordinator, further or {})
     except (KeyboardInterrupt, LostRank) as error:
-        _shown_and_kept(directory, heard)
+        _shown_and_kept(directory, listener)
         error.add_note(f"what was measured is kept; go on with loaderprobe.resume({str(directory.path)!r})")
         raise
     except (NoSpace, MissingPart) as error:
@@ -266,15 +266,15 @@ def _completed(
             words = shlex.join(["loaderprobe", "sweep", "--resume", str(directory.path)])
             error.hint += f"; what was measured is kept, and {words} goes on"
         raise
-    return _shown_and_kept(directory, heard)
+    return _shown_and_kept(directory, listener)
 
 
-def _shown_and_kept(directory: RunDirectory, heard: Listener) -> Run:
+def _shown_and_kept(directory: RunDirectory, listener: Listener) -> Run:
     run = Run(directory)
     try:
-        heard.judged(run)
+        listener.judged(run)
     finally:
-        heard.saved(write_result(directory.path, {"summary.json": run.json(), REPORT: run.html()}))
+        listener.saved(write_result(directory.path, {"summary.json": run.json(), REPORT: run.html()}))
     return run
 
 

@@ -59,8 +59,8 @@ def _check_alone(spec: SweepSpec) -> None:
         raise BadValue(f"whole epochs are trained by one rank: --epochs and {several}", hint="leave one of them out")
     if any(config.loader.gpu_decode for config in spec.configs):
         raise BadValue(f"one rank alone decodes on its GPU: --gpu-decode and {several}", hint="leave one of them out")
-    if other := next((config.compute for config in spec.configs if config.compute.kind not in IN_STEP), None):
-        raise BadValue(f"--compute {other.name} does not train in step with other ranks", hint="use cuda or cpu")
+    if unfit := next((config.compute for config in spec.configs if config.compute.kind not in IN_STEP), None):
+        raise BadValue(f"--compute {unfit.name} does not train in step with other ranks", hint="use cuda or cpu")
 
 
 def check_images(files: Iterable[FileSet], configs: Iterable[RunConfig]) -> None:
@@ -91,18 +91,18 @@ def spec_of(*, command: tuple[str, ...] = (), nodes: Sequence[Node] | None = Non
     """
     check(SWEEP, options)
     rows = of_python(SWEEP)
-    asked = {**{row.name: row.default for row in rows}, **options}
+    settings = {**{row.name: row.default for row in rows}, **options}
     chosen: dict[str, bool] = {}
     for name, first in FIRST.items():
-        chosen[name], asked[name] = _without_auto(asked[name], first)
+        chosen[name], settings[name] = _without_auto(settings[name], first)
     auto = Auto(most_workers=most_workers(cores_available()), **chosen) if any(chosen.values()) else None
-    single = {row.name: asked[row.name] for row in rows if not row.several and row.type is not Path}
+    single = {row.name: settings[row.name] for row in rows if not row.several and row.type is not Path}
 
-    def own(record: type) -> dict[str, Any]:
+    def options_of(record: type) -> dict[str, Any]:
         return {field.name: single[field.name] for field in fields(record) if field.name in single}
 
-    numbers = worker_counts(asked["workers"], asked["serial"])
-    factors = counts(asked["prefetch_factor"], "--prefetch-factor")
+    numbers = worker_counts(settings["workers"], settings["serial"])
+    factors = counts(settings["prefetch_factor"], "--prefetch-factor")
     if 0 in factors:
         raise BadValue("a prefetch factor is 1 or more", hint="--no-serial and --workers choose the loaders")
     if chosen["workers"] and not chosen["prefetch_factor"] and len(factors) > 1:
@@ -110,32 +110,32 @@ def spec_of(*, command: tuple[str, ...] = (), nodes: Sequence[Node] | None = Non
     # The serial loader has nothing ahead, and is there once; some libraries have none.
     pairs = dict.fromkeys((count, factor if count else 0) for factor in factors for count in numbers)
     loaders = [
-        LoaderSpec(name=name, workers=count, prefetch_factor=factor, **own(LoaderSpec))
-        for name in listed(asked["loader"], str)
+        LoaderSpec(name=name, workers=count, prefetch_factor=factor, **options_of(LoaderSpec))
+        for name in listed(settings["loader"], str)
         for count, factor in pairs
         if count or name not in NO_SERIAL
     ]
     if not loaders:
         raise BadValue(f"{join_words(NO_SERIAL)} have no serial loader", hint="name at least one worker count")
-    kinds = product(listed(asked["model"], str), compute_names(asked["compute"]))
-    of_device = own(ComputeSpec)
+    kinds = product(listed(settings["model"], str), compute_names(settings["compute"]))
+    of_device = options_of(ComputeSpec)
     computes = [
         ComputeSpec(name=name, model=model, **of_device | {"batch_size": of_device["batch_size"] or usual_batch(name)})
         for model, name in kinds
     ]
-    remote = is_url(asked["data"])
-    caches = ("as-found",) if remote else listed(asked["cache"], parse_cache)
-    if remote and asked["cache"] != "cold":
+    remote = is_url(settings["data"])
+    caches = ("as-found",) if remote else listed(settings["cache"], parse_cache)
+    if remote and settings["cache"] != "cold":
         raise BadValue("no page cache holds what is behind a URL", hint="leave --cache out, or give a local copy")
-    if remote and (asked["layout"] is not None or any(loader.name != "torch" for loader in loaders)):
+    if remote and (settings["layout"] is not None or any(loader.name != "torch" for loader in loaders)):
         raise BadValue("behind a URL, torch's loader reads an image an object", hint="leave out --layout, --loader")
-    spreads = spreads_of(asked["ranks"], nodes)
-    same = {"rounds": asked["rounds"], "seed": asked["seed"]}
+    spreads = spreads_of(settings["ranks"], nodes)
+    same = {"rounds": settings["rounds"], "seed": settings["seed"]}
     configs = tuple(
         RunConfig(data="", resolution="", loader=loader, compute=compute, cache=cache, ranks=ranks, nodes=over, **same)
         for (ranks, over), compute, cache, loader in product(spreads, computes, caches, loaders)
     )
-    spec = SweepSpec(configs=configs, auto=auto, command=command, **own(SweepSpec))
+    spec = SweepSpec(configs=configs, auto=auto, command=command, **options_of(SweepSpec))
     if spec.epochs and "cold" not in caches:
         hint = "leave --epochs out" if remote else "add cold to --cache, or leave --epochs out"
         raise BadValue("the first of whole epochs is cold", hint=hint)
@@ -185,12 +185,12 @@ def _without_auto(value: Any, first: str) -> tuple[bool, str]:
 
 def worker_counts(workers: str | int | Iterable[int | str], serial: bool) -> tuple[int, ...]:
     """The counts in the order given; the serial loader, which is 0, first or not at all. Raises BadValue."""
-    some = tuple(count for count in counts(workers, "--workers") if count)
-    if not serial and not some:
+    numbers = tuple(count for count in counts(workers, "--workers") if count)
+    if not serial and not numbers:
         raise BadValue(
             "without the serial loader this leaves nothing to measure", hint="name at least one worker count"
         )
-    return (0, *some) if serial else some
+    return (0, *numbers) if serial else numbers
 
 
 def compute_names(compute: str | Iterable[str]) -> tuple[str, ...]:
@@ -223,12 +223,12 @@ def check_spec(spec: SweepSpec, nodes: Sequence[Node] | None = None) -> None:
     parts = dict.fromkeys((config.loader, config.compute) for config in spec.configs)
     for loader, compute in parts:
         check_names(loader, compute)
-    most = max(config.ranks for config in spec.configs)
-    there = this_node(most) if nodes is None and most > 1 else nodes or ()
+    most_ranks = max(config.ranks for config in spec.configs)
+    there = this_node(most_ranks) if nodes is None and most_ranks > 1 else nodes or ()
     for config in spec.configs:
         check_gpus(config, there)
     if nodes is None:
-        check_crowd(most)
+        check_crowd(most_ranks)
     for loader, compute in parts:
         check_parts(loader, compute)
 
@@ -242,10 +242,8 @@ def check_layouts(spec: SweepSpec, layouts: Iterable[str]) -> None:
             raise BadValue(f"whole epochs are trained over files: --epochs and {noun}", hint=f"{instead}, or --epochs")
         reads = layout if name in ANY_LAYOUT else ONE_LAYOUT.get(name, FILES)
         if reads != layout:
-            other = (
-                f"use --layout {reads}, or --loader torch" if reads != FILES else f"{instead}, or use --loader torch"
-            )
-            raise BadValue(f"the loader {name} does not read {noun}", hint=other)
+            hint = f"use --layout {reads}, or --loader torch" if reads != FILES else f"{instead}, or use --loader torch"
+            raise BadValue(f"the loader {name} does not read {noun}", hint=hint)
 
 
 def bytes_to_make(specs: Iterable[SetSpec], data_dir: Path, count: int) -> float:

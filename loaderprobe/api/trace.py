@@ -14,7 +14,7 @@ from loaderprobe.analyze import trace as recorded
 from loaderprobe.analyze.gpu import attribute, syncs_per_step, timeline_view, use_of
 from loaderprobe.analyze.verdict.judge import judged_by_gaps
 from loaderprobe.api.shown import Documented, origin_now
-from loaderprobe.api.values import PathLike, unheard
+from loaderprobe.api.values import PathLike, no_progress
 from loaderprobe.compute.kineto import KERNEL_LAUNCH, DeviceLimits, RawEvent, Window, convert
 from loaderprobe.compute.trace_file import MOST_RECORDS, RECORD, Recording, read_trace, why_no_device
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
@@ -71,17 +71,17 @@ def trace(
     trouble: LoaderprobeError | None = None
     for path in paths:
         try:
-            ranks.append(_rank(path, annotation, device, batch_size, progress or unheard))
+            ranks.append(_rank(path, annotation, device, batch_size, progress or no_progress))
         except LoaderprobeError as error:
             trouble = trouble or error
             unread.append(SkippedFile(path=str(path), reason=error.message))
     if not ranks:
         assert trouble is not None
         raise trouble
-    _refuse_strangers(ranks)
-    ranks.sort(key=lambda each: (each.rank is None, each.rank or 0, each.path))
+    _check_one_training(ranks)
+    ranks.sort(key=lambda rank: (rank.rank is None, rank.rank or 0, rank.path))
     gaps = recorded.mean_gaps(ranks)
-    found = Trace(
+    estimate = Trace(
         origin=origin_now(command),
         bound=judged_by_gaps(gaps),
         gaps=gaps,
@@ -92,95 +92,95 @@ def trace(
         notes=tuple(_notes_of_all(ranks)),
         unread=tuple(unread),
     )
-    return worded(found)
+    return worded(estimate)
 
 
 def _paths(given: Sequence[PathLike]) -> list[Path]:
     """All files, those of folders by name. Raises BadValue where there is none."""
-    found: list[Path] = []
-    for each in given:
-        path = Path(each)
+    files: list[Path] = []
+    for name in given:
+        path = Path(name)
         try:
             inside = sorted(p for p in path.rglob("*.json*") if p.name.endswith(ENDINGS)) if path.is_dir() else [path]
         except OSError as error:
             raise MissingPart(f"{path} cannot be read: {error.strerror}", hint="check its permissions") from error
         if not inside:
             raise BadValue(f"{path} holds no recording: no file in it ends with .json or .json.gz", hint=RECORD)
-        found += inside
-    if not found:
+        files += inside
+    if not files:
         raise BadValue("no recording is given", hint="loaderprobe trace FILE")
-    if len(found) > MOST_FILES:
-        raise BadValue(f"{len(found)} files are too many", hint=f"give {MOST_FILES} at most")
-    return list(dict.fromkeys(found))
+    if len(files) > MOST_FILES:
+        raise BadValue(f"{len(files)} files are too many", hint=f"give {MOST_FILES} at most")
+    return list(dict.fromkeys(files))
 
 
-def _refuse_strangers(ranks: Sequence[TraceRank]) -> None:
+def _check_one_training(ranks: Sequence[TraceRank]) -> None:
     """Raises BadValue where recordings cannot be ranks of one training: their mean would be of nothing."""
     first = ranks[0]
     for other in ranks[1:]:
-        for what, one, two in (
+        for what, ours, theirs in (
             ("GPU", first.gpu, other.gpu),
             ("number of ranks", first.world_size, other.world_size),
             ("loader", first.loader, other.loader),
         ):
-            if one != two:
-                raise _strangers(first, other, f"their {what} differs ({one or 'none'}, {two or 'none'})")
-    seen: dict[int, TraceRank] = {}
+            if ours != theirs:
+                raise _not_one_training(first, other, f"their {what} differs ({ours or 'none'}, {theirs or 'none'})")
+    by_rank: dict[int, TraceRank] = {}
     for rank in ranks:
-        if rank.rank is not None and (same := seen.setdefault(rank.rank, rank)) is not rank:
-            raise _strangers(same, rank, f"both are of rank {rank.rank}, as where a schedule repeats")
+        if rank.rank is not None and (same := by_rank.setdefault(rank.rank, rank)) is not rank:
+            raise _not_one_training(same, rank, f"both are of rank {rank.rank}, as where a schedule repeats")
 
 
-def _strangers(one: TraceRank, two: TraceRank, why: str) -> BadValue:
+def _not_one_training(first: TraceRank, second: TraceRank, why: str) -> BadValue:
     return BadValue(
-        f"{one.path} and {two.path} are not two ranks of one training: {why}",
+        f"{first.path} and {second.path} are not two ranks of one training: {why}",
         hint="give each to loaderprobe trace by itself",
     )
 
 
 def _rank(path: Path, annotation: str, device: int | None, batch_size: int | None, progress: OnStage) -> TraceRank:
     """What one recording shows. Raises BadValue where it shows nothing."""
-    found = read_trace(path, annotation=annotation, progress=lambda done, size: progress(path.name, done, size))
-    kernels = Counter(event.device for event in found.events if event.activity == "kernel")
-    if not kernels and found.cut_off:
+    recording = read_trace(path, annotation=annotation, progress=lambda done, size: progress(path.name, done, size))
+    kernels = Counter(event.device for event in recording.events if event.activity == "kernel")
+    if not kernels and recording.cut_off:
         raise BadValue(f"{path} ends before its first kernel: it is cut off", hint=COPY_AGAIN)
-    if why := why_no_device(found):
+    if why := why_no_device(recording):
         raise BadValue(f"{path} {why}", hint=RECORD)
     if device is not None and device not in kernels:
         raise BadValue(
             f"{path} holds no kernel of GPU {device}", hint=f"--device is one of {', '.join(map(str, sorted(kernels)))}"
         )
-    if annotation and not found.spans.waits:
-        names = ", ".join(name for name, _ in found.annotations.most_common(8))
+    if annotation and not recording.spans.waits:
+        names = ", ".join(name for name, _ in recording.annotations.most_common(8))
         hint = f"it has {names}" if names else "wrap next() in torch.profiler.record_function(NAME)"
         raise BadValue(f"{path} has no span named {annotation!r}", hint=hint)
     chosen = kernels.most_common(1)[0][0] if device is None else device
     try:
-        return _read(found, chosen, batch_size)
+        return _read(recording, chosen, batch_size)
     except LoaderprobeError as error:
         raise BadValue(f"{path}: {error.message}", hint=error.hint) from error
 
 
-def _read(found: Recording, device: int, batch_size: int | None) -> TraceRank:
-    calls = [event for event in found.events if not event.on_gpu]
-    work = [event for event in found.events if event.on_gpu and event.device == device]
-    steps = _steps(found, calls, work)
-    timeline = _timeline(found, work + calls, device, steps)
-    seen = attribute(timeline)
+def _read(recording: Recording, device: int, batch_size: int | None) -> TraceRank:
+    calls = [event for event in recording.events if not event.on_gpu]
+    work = [event for event in recording.events if event.on_gpu and event.device == device]
+    steps = _steps(recording, calls, work)
+    timeline = _timeline(recording, work + calls, device, steps)
+    attribution = attribute(timeline)
     count = len(steps.steps)
-    gaps = seen.gaps_of(count)
+    gaps = attribution.gaps_of(count)
     use = use_of(timeline, gaps.window_ns)
-    waits = found.spans.waits
-    ranks = found.head.get("distributedInfo")
-    steps_parts_s = recorded.parts_of_steps(seen, steps.steps)
-    gpu = _gpu(found, device)
+    waits = recording.spans.waits
+    ranks = recording.head.get("distributedInfo")
+    steps_parts_s = recorded.parts_of_steps(attribution, steps.steps)
+    gpu = _gpu(recording, device)
     return TraceRank(
-        path=str(found.path),
+        path=str(recording.path),
         rank=_whole(ranks, "rank"),
         world_size=_whole(ranks, "world_size"),
         gpu=str(gpu.get("name", ""))[:100],
         device=device,
-        amd=_amd(found),
+        amd=_amd(recording),
         marked=steps.marked,
         steps_s=tuple((end - begin) / 1e9 for begin, end in steps.steps),
         bound=judged_by_gaps(gaps),
@@ -189,81 +189,81 @@ def _read(found: Recording, device: int, batch_size: int | None) -> TraceRank:
         free=recorded.free_of([gaps]),
         use=use,
         loader=Counter(wait.name for wait in waits).most_common(1)[0][0] if waits else "",
-        wait_s=sum(end - begin for begin, end in seen.waits) / count / 1e9 if waits else None,
+        wait_s=sum(end - begin for begin, end in attribution.waits) / count / 1e9 if waits else None,
         syncs=syncs_per_step(timeline, own=0),
-        blocking=recorded.blocking_calls(timeline, seen.parts["sync"], count),
-        held=recorded.held_up(seen.parts["launch"], found.spans.long, steps.thread, count),
-        batch_size=batch_size or found.batch_size,
+        blocking=recorded.blocking_calls(timeline, attribution.parts["sync"], count),
+        held=recorded.held_up(attribution.parts["launch"], recording.spans.long, steps.thread, count),
+        batch_size=batch_size or recording.batch_size,
         notes=(
-            *_notes(found, timeline, steps, gaps.share("launch"), use.occupancy_estimated is None),
+            *_notes(recording, timeline, steps, gaps.share("launch"), use.occupancy_estimated is None),
             *(_fed(steps_parts_s) if waits and "SingleProcess" not in waits[0].name else ()),
         ),
-        view=recorded.coarse(timeline_view(timeline, seen), min(MOST_COLUMNS, COLUMNS_A_STEP * count)),
+        view=recorded.coarse(timeline_view(timeline, attribution), min(MOST_COLUMNS, COLUMNS_A_STEP * count)),
     )
 
 
-def _steps(found: Recording, calls: Sequence[RawEvent], work: Sequence[RawEvent]) -> StepSpans:
+def _steps(recording: Recording, calls: Sequence[RawEvent], work: Sequence[RawEvent]) -> StepSpans:
     issued = {call.correlation: call.begin_ns for call in reversed(calls)}
-    until_ns = found.until_ns
-    if found.cut_off:
+    until_ns = recording.until_ns
+    if recording.cut_off:
         # Behind the last record of either kind others are missing: records of a file are in the order of their time.
-        lasts = (max((each.begin_ns for each in some), default=until_ns) for some in (calls, work))
+        lasts = (max((event.begin_ns for event in events), default=until_ns) for events in (calls, work))
         until_ns = min(until_ns, *lasts)
     launches = [call for call in calls if KERNEL_LAUNCH.match(call.name)]
     steps = recorded.step_spans(
-        found.spans,
+        recording.spans,
         [HostSpan(call.name, call.resource, call.begin_ns, call.end_ns) for call in launches],
-        [recorded.TracedWork(each.begin_ns, each.end_ns, issued.get(each.correlation)) for each in work],
+        [recorded.TracedWork(event.begin_ns, event.end_ns, issued.get(event.correlation)) for event in work],
         until_ns,
     )
     if steps.marked != "none" and len(steps.steps) == 1 and steps.steps[0][1] >= until_ns:
-        if found.complete:
+        if recording.complete:
             raise BadValue("the file ends before its first step does: it is cut off", hint=COPY_AGAIN)
         raise BadValue(f"its first {MOST_RECORDS:,} records end before its first step does", hint=SHORTER)
     return steps
 
 
-def _timeline(found: Recording, events: Sequence[RawEvent], device: int, steps: StepSpans) -> Timeline:
+def _timeline(recording: Recording, events: Sequence[RawEvent], device: int, steps: StepSpans) -> Timeline:
     begins = tuple(begin for begin, _ in steps.steps)
-    waits = ((wait.begin_ns, wait.end_ns) for wait in found.spans.waits if wait.thread == steps.thread)
+    waits = ((wait.begin_ns, wait.end_ns) for wait in recording.spans.waits if wait.thread == steps.thread)
     window = Window(
         begin_ns=begins[0],
         end_ns=steps.steps[-1][1],
         device=device,
         training_threads=frozenset() if steps.thread is None else frozenset({steps.thread}),
-        limits=DeviceLimits.recorded(_gpu(found, device)),
+        limits=DeviceLimits.recorded(_gpu(recording, device)),
         waits=tuple(sorted(waits)),
         whole=False,
     )
-    name = str(_gpu(found, device).get("name", ""))
+    name = str(_gpu(recording, device).get("name", ""))
     return convert(events, window, device=name, steps=len(begins), batch_size=0, step_begin_ns=begins, plain_ns=0)
 
 
 def _notes(
-    found: Recording, timeline: Timeline, steps: StepSpans, launch: float, no_occupancy: bool
+    recording: Recording, timeline: Timeline, steps: StepSpans, launch: float, no_occupancy: bool
 ) -> Iterable[Remark]:
     count, lost = float(len(steps.steps)), float(recorded.without_launch(timeline))
     times = [end - begin for begin, end in steps.steps]
     mean = fmean(times)
     doubts: dict[str, tuple[bool, Facts]] = {
-        "no_loader_spans": (not found.spans.waits, {}),
+        "no_loader_spans": (not recording.spans.waits, {}),
         "no_step_marks": (steps.marked == "none", {}),
         "few_steps": (steps.marked != "none" and count < FEW_STEPS, {"steps": count}),
         "first_steps_left_out": (steps.left_out > 0, {"steps": float(steps.left_out)}),
         "host_slowed_by_profiler": (launch > LEAST_IDLE, {}),
-        "occupancy_not_known": (no_occupancy and not _amd(found), {}),
-        "occupancy_of_nvidia": (no_occupancy and _amd(found), {}),
+        "occupancy_not_known": (no_occupancy and not _amd(recording), {}),
+        "occupancy_of_nvidia": (no_occupancy and _amd(recording), {}),
         "steps_vary": (any(abs(time - mean) > STEPS_VARY * mean for time in times), {}),
-        "trace_cut_off": (found.cut_off, {}),
-        "trace_too_long": (not found.complete, {"steps": count, "records": float(found.records)}),
-        "trace_unreadable": (found.unreadable > 0, {"events": float(found.unreadable)}),
+        "trace_cut_off": (recording.cut_off, {}),
+        "trace_too_long": (not recording.complete, {"steps": count, "records": float(recording.records)}),
+        "trace_unreadable": (recording.unreadable > 0, {"events": float(recording.unreadable)}),
         "launches_not_recorded": (lost > 0, {"kernels": lost}),
     }
     for code, (holds, facts) in doubts.items():
         if holds:
             yield Remark(code=code, facts=facts)
-    for each in timeline.rejected:
-        yield Remark(code="records_rejected", facts={"records": float(each.count), "because": each.reason})
+    for group in timeline.rejected:
+        yield Remark(code="records_rejected", facts={"records": float(group.count), "because": group.reason})
 
 
 def _fed(parts_s: Mapping[TimePart, Sequence[float]]) -> Iterable[Remark]:
@@ -280,19 +280,19 @@ def _fed(parts_s: Mapping[TimePart, Sequence[float]]) -> Iterable[Remark]:
 def _notes_of_all(ranks: Sequence[TraceRank]) -> Iterable[Remark]:
     """What no recording shows, and what is missing of the group."""
     yield Remark(code="workers_not_recorded")
-    world = max(each.world_size or 1 for each in ranks)
+    world = max(rank.world_size or 1 for rank in ranks)
     if len(ranks) < world and any(rank.gaps.communication_ns for rank in ranks):
         yield Remark(code="ranks_missing", facts={"given": float(len(ranks)), "ranks": float(world)})
 
 
 def _gpu(found: Recording, device: int) -> Mapping[str, Any]:
     listed = found.head.get("deviceProperties")
-    every = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
-    return next((each for each in every if each.get("id") == device), {})
+    entries = [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
+    return next((entry for entry in entries if entry.get("id") == device), {})
 
 
-def _amd(found: Recording) -> bool:
-    return any(not event.on_gpu and event.name.startswith("hip") for event in found.events)
+def _amd(recording: Recording) -> bool:
+    return any(not event.on_gpu and event.name.startswith("hip") for event in recording.events)
 
 
 def _whole(fields: Any, name: str) -> int | None:

@@ -51,5 +51,5 @@ def data_path(given: PathLike) -> Path | str:
     return text if is_url(text) else Path(text)
 
 
-def unheard(stage: str, done: int, total: int) -> None:
+def no_progress(stage: str, done: int, total: int) -> None:
     """Progress that goes nowhere."""

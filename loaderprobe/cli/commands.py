@@ -67,8 +67,8 @@ def run(call: Invocation, *, words: list[str] | None, **values: Any) -> int:
     request = AttachRequest(run=str(folder), scratch="", command=command_line(), **values)
     with prints_to_stderr() if call.json else nullcontext():
         ran = run_command(words or [], request, os.environ)
-    if ran.found is not None:
-        call.show(ran.found)
+    if ran.result is not None:
+        call.show(ran.result)
         if ran.not_kept is not None:
             raise ran.not_kept
         if not call.json:

@@ -95,9 +95,9 @@ class MemoryBudget:
         """The most that a probe of this size took: at least what does not depend on it. 0 where it cannot be read."""
         peak = torch.cuda.max_memory_reserved(self._device) if self._on_gpu else peak_bytes()
         # Memory that was free within the process before does not show.
-        most = max(self._fixed, peak - self._base) if peak else 0
-        self._known[batch_size] = max(most, self._known.get(batch_size, 0))
-        return most
+        used_bytes = max(self._fixed, peak - self._base) if peak else 0
+        self._known[batch_size] = max(used_bytes, self._known.get(batch_size, 0))
+        return used_bytes
 
     def beyond(self, taken: int) -> bool:
         return self.limit is not None and taken > self.limit
@@ -152,9 +152,9 @@ class TorchProber:
         """Train some steps. Memory that ends, or by prediction would end, is a probe that does not fit."""
         begin_ns = self._clock.now_ns()
         with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
-            found = self._tried(batch_size)
-        self._forget(fits=found.fits)
-        return replace(found, wall_s=(self._clock.now_ns() - begin_ns) / 1e9)
+            probed = self._tried(batch_size)
+        self._forget(fits=probed.fits)
+        return replace(probed, wall_s=(self._clock.now_ns() - begin_ns) / 1e9)
 
     def step(self, batch: Any) -> None:
         self._size = samples_in(batch)
@@ -167,12 +167,12 @@ class TorchProber:
         if needed is not None and self._memory.beyond(needed):
             return BatchSizeProbe(batch_size=batch_size, fits=False, ran=False, memory_bytes=needed)
         try:
-            found = self._measured(batch_size)
+            probed = self._measured(batch_size)
         except NoMemory:
             return BatchSizeProbe(batch_size=batch_size, fits=False)
-        if self._memory.beyond(found.memory_bytes or 0):
-            return BatchSizeProbe(batch_size=batch_size, fits=False, memory_bytes=found.memory_bytes)
-        return found
+        if self._memory.beyond(probed.memory_bytes or 0):
+            return BatchSizeProbe(batch_size=batch_size, fits=False, memory_bytes=probed.memory_bytes)
+        return probed
 
     def _trial(self) -> None:
         """One step with few images. What does not fit shows in the probe itself."""

@@ -220,10 +220,10 @@ def convert(events: Iterable[RawEvent], window: Window, **known: Any) -> Timelin
     reader.launched = {call.correlation: call for call in calls if _issues(call)}
     work = [(kind, event) for event in every if event.on_gpu and (kind := device_kind(event)) is not None]
     valid = [(kind, event) for kind, event in work if reader.keep(event)]
-    own = [(kind, event) for kind, event in valid if event.device == window.device]
+    of_device = [(kind, event) for kind, event in valid if event.device == window.device]
     if not window.whole:
-        own = [(kind, e) for kind, e in own if e.begin_ns < window.end_ns and e.end_ns > window.begin_ns]
-    kept = reader.cut(own)
+        of_device = [(kind, e) for kind, e in of_device if e.begin_ns < window.end_ns and e.end_ns > window.begin_ns]
+    kept = reader.cut(of_device)
     inside = [call for call in calls if window.begin_ns <= call.begin_ns <= window.end_ns]
     issued = {call.correlation for call in inside if KERNEL_LAUNCH.match(call.name)}
     _check(inside, issued, [kind for kind, _ in kept])
@@ -309,14 +309,14 @@ def _training_threads(calls: Sequence[RawEvent], window: Window) -> frozenset[in
     waits = [call.resource for call in calls if window.whole and DEVICE_SYNC.match(call.name)]
     threads = window.training_threads | frozenset(waits[-1:])
     if window.whole and not any(call.resource in threads for call in calls):
-        seen = join_words(sorted({str(call.resource) for call in calls}), "and")
-        raise LoaderprobeError(f"the profiler numbers threads {seen}: the training thread is not known among them")
+        numbers = join_words(sorted({str(call.resource) for call in calls}), "and")
+        raise LoaderprobeError(f"the profiler numbers threads {numbers}: the training thread is not known among them")
     return threads
 
 
 def _most_common(numbers: Iterable[int]) -> int | None:
-    found = Counter(numbers).most_common(1)
-    return found[0][0] if found else None
+    commonest = Counter(numbers).most_common(1)
+    return commonest[0][0] if commonest else None
 
 
 @dataclass(slots=True)
@@ -349,15 +349,15 @@ class _Reader:
         kernels whose launch allows them to begin sooner."""
         ordered = sorted(work, key=lambda item: (item[1].begin_ns, item[1].end_ns))
         following: dict[int, RawEvent] = {}
-        found = []
+        kept = []
         for kind, event in reversed(ordered):
             after = following.get(event.resource)
             following[event.resource] = event
             if after is not None and self._is_cut(event, after):
                 self.rejected["cut"] += 1
                 event = event._replace(end_ns=after.begin_ns)
-            found.append((kind, event))
-        return found[::-1]
+            kept.append((kind, event))
+        return kept[::-1]
 
     def _is_cut(self, event: RawEvent, after: RawEvent) -> bool:
         if not event.begin_ns < after.begin_ns < event.end_ns or event.correlation == after.correlation:
@@ -371,14 +371,14 @@ class _Reader:
         If no launch is of a thread that autograd is known to have, its threads, or their numbering, are not known.
         Then it is who issues part of the kernels of the main stream.
         """
-        own = _training_threads(calls, self.window)
-        seen = {call.resource for call in self.launched.values()}
-        if self.window.backward_threads & seen:
-            return own | self.window.backward_threads
+        training = _training_threads(calls, self.window)
+        callers = {call.resource for call in self.launched.values()}
+        if self.window.backward_threads & callers:
+            return training | self.window.backward_threads
         issued = self._launches(work)
         main = _most_common(event.resource for event, _ in issued)
         threads = Counter(launch.resource for event, launch in issued if event.resource == main)
-        return own | {thread for thread, count in threads.items() if count > LEAST_TRAINING * threads.total()}
+        return training | {thread for thread, count in threads.items() if count > LEAST_TRAINING * threads.total()}
 
     def _launches(self, work: Work) -> list[tuple[RawEvent, RawEvent]]:
         """(kernel, launch) of those that compute. Communication may run longer than the training that it serves."""

@@ -89,8 +89,8 @@ class Owners:
 
     def of(self, number: int) -> Call | None:
         """None for a function that no layer made."""
-        place = bisect_right(self._turns, number, key=itemgetter(0)) - 1
-        return self._turns[place][1] if place >= 0 else None
+        index = bisect_right(self._turns, number, key=itemgetter(0)) - 1
+        return self._turns[index][1] if index >= 0 else None
 
 
 def numbered(name: str, number: int) -> Call:
@@ -134,10 +134,10 @@ def layer_times(roots: Iterable[FunctionEvent], us: Callable[[FunctionEvent], fl
     for event in events:
         forward(event, None)
     owner: Call | None = None
-    for each in sorted(_outermost(events, EVALUATE), key=_begin_us):
-        owner = owners.get(each.sequence_nr, owner if each.name.endswith("AccumulateGrad") else None)
+    for event in sorted(_outermost(events, EVALUATE), key=_begin_us):
+        owner = owners.get(event.sequence_nr, owner if event.name.endswith("AccumulateGrad") else None)
         if owner is not None:
-            times[owner].add(each.name.removeprefix(EVALUATE), us(each), backward=True)
+            times[owner].add(event.name.removeprefix(EVALUATE), us(event), backward=True)
     return times
 
 
@@ -223,22 +223,22 @@ def drilled(report: LayersReport, lines: Lines) -> tuple[DrillLevel, ...]:
 
     Where operators of the forward pass are not listed, the way goes from a layer that is slow there to the line.
     """
-    layer = max(report.layers, key=lambda each: each.ms)
+    layer = max(report.layers, key=lambda layer: layer.ms)
     forward = report.unlisted and layer.forward.value >= layer.backward.value
     operator = layer.operators[0] if layer.operators and not forward else None
     call = (layer.name, layer.call)
     backward = operator is not None and operator.backward
-    found = (lines.backward.get((call, operator.name)) if operator and backward else lines.forward.get(call)) or {}
+    times = (lines.backward.get((call, operator.name)) if operator and backward else lines.forward.get(call)) or {}
     levels: list[tuple[LevelName, str, str, float]] = [
         ("step", report.model, "", report.step_ms),
         ("layer", layer.name, "", layer.ms),
     ]
     if operator is not None:
         levels.append(("operator", operator.name, "", operator.ms))
-    if found:
+    if times:
         whole_ms = layer.forward.value if operator is None else operator.ms
-        line, seconds = max(found.items(), key=lambda each: each[1])
-        levels.append(("line", *_shown(line), whole_ms * seconds / sum(found.values())))
+        line, seconds = max(times.items(), key=lambda pair: pair[1])
+        levels.append(("line", *_shown(line), whole_ms * seconds / sum(times.values())))
     return tuple(
         DrillLevel(
             level=level,
@@ -246,10 +246,10 @@ def drilled(report: LayersReport, lines: Lines) -> tuple[DrillLevel, ...]:
             call=layer.call if level == "layer" else 0,
             text=text,
             ms=ms,
-            of_above=ms / levels[max(0, place - 1)][3],
+            of_above=ms / levels[max(0, depth - 1)][3],
             of_whole=ms / report.step_ms,
         )
-        for place, (level, name, text, ms) in enumerate(levels)
+        for depth, (level, name, text, ms) in enumerate(levels)
     )
 
 
@@ -274,7 +274,7 @@ Loss = Callable[[Any, Any], torch.Tensor]
 class Hooks:
     """Marks the calls of every module for the profiler, or for the clock, and notes their shapes."""
 
-    seen: dict[Call, dict[str, Any]] = field(default_factory=dict)
+    shapes: dict[Call, dict[str, Any]] = field(default_factory=dict)
     """What each call was given and gave, as fields of its `LayerTime`."""
     clock: ByClock | None = None
     """Times the layers of this step, instead of a profiler."""
@@ -318,10 +318,10 @@ class Hooks:
         self._calls[name] += 1
         if self.clock:
             self.clock.turn(self.innermost())
-        self.seen[call] = {
+        self.shapes[call] = {
             "inputs": tuple(tuple(tensor.shape) for tensor in tensors),
             "outputs": tuple(tuple(tensor.shape) for tensor in tensors_in(made)),
-            "in_place": any(each._version != version for each, version in zip(tensors, versions, strict=True)),
+            "in_place": any(tensor._version != version for tensor, version in zip(tensors, versions, strict=True)),
         }
 
 
@@ -385,8 +385,8 @@ def measure_layers(
     """
     copy, every = ModelCopy(model, loss, LEARNING_RATE, precision=precision), WARM_UP_STEPS + 2 * steps + 2 * drill
     measuring = _Measuring(copy, batch, clock, lambda done: progress("training steps", done, every))
-    found = measuring.report(steps, name, origin)
-    return replace(found, drill=drilled(found, measuring.lines())) if drill else found
+    report = measuring.report(steps, name, origin)
+    return replace(report, drill=drilled(report, measuring.lines())) if drill else report
 
 
 class _Measuring:
@@ -473,13 +473,13 @@ class _Measuring:
 
     def _counted(self, steps: int) -> int:
         """The most operators of a step, with two for each call of a layer, which has a mark."""
-        most, hooks = 0, Hooks()
+        largest, hooks = 0, Hooks()
         with hooks.on(self._model):
             for _ in range(steps):
                 count = itertools.count()
                 self._step(hooks, Timing(lambda *_: next(count), lambda: None))  # noqa: B023  # of this step
-                most = max(most, next(count))
-        return most
+                largest = max(largest, next(count))
+        return largest
 
     def _profiled(self, hooks: Hooks) -> dict[Call, CallTime]:
         """One step, whose records are let go at once."""
@@ -489,10 +489,10 @@ class _Measuring:
         self._step(hooks, profiler)
         events = [event for event in profiler.function_events or () if event.device_type == DeviceType.CPU]
         roots = [event for event in events if event.cpu_parent is None]
-        found = layer_times(roots, attrgetter("device_time_total" if on_gpu else "cpu_time_total"))
+        times = layer_times(roots, attrgetter("device_time_total" if on_gpu else "cpu_time_total"))
         for event in events:
             event.cpu_parent = None
-        return found
+        return times
 
     def _clocked(self, hooks: Hooks) -> dict[Call, CallTime]:
         """One step without a profiler; backward times are shares of its backward pass."""
@@ -512,11 +512,11 @@ class _Measuring:
             name=name,
             kind=type(module).__name__,
             call=number,
-            forward=_spread([each.forward_us / 1e3 for each in times]),
-            backward=_spread([each.backward_us / 1e3 for each in times]),
+            forward=_spread([time.forward_us / 1e3 for time in times]),
+            backward=_spread([time.backward_us / 1e3 for time in times]),
             operators=_operators(times),
             parameters=sum(parameter.numel() for parameter in module.parameters(recurse=False)),
-            **hooks.seen[call],
+            **hooks.shapes[call],
         )
 
 
@@ -527,17 +527,17 @@ def _scaled(time: CallTime, factor: float) -> CallTime:
 
 
 def _operators(times: list[CallTime]) -> tuple[OperatorTime, ...]:
-    names = dict.fromkeys(key for each in times for key in each.operators)
-    found = [
+    names = dict.fromkeys(key for time in times for key in time.operators)
+    operators = [
         OperatorTime(
             name=name,
             backward=backward,
-            count=max(each.operators.get((name, backward), (0, 0.0))[0] for each in times),
-            ms=median([each.operators.get((name, backward), (0, 0.0))[1] / 1e3 for each in times]),
+            count=max(time.operators.get((name, backward), (0, 0.0))[0] for time in times),
+            ms=median([time.operators.get((name, backward), (0, 0.0))[1] / 1e3 for time in times]),
         )
         for name, backward in names
     ]
-    return tuple(sorted(found, key=lambda each: -each.ms))
+    return tuple(sorted(operators, key=lambda operator: -operator.ms))
 
 
 def _spread(values: list[float]) -> Milliseconds:

@@ -92,7 +92,7 @@ def trace(feed: Feed, device: Device, steps: int, warm_up: int) -> tuple[Stamps,
 
     # A schedule that is all warm-up before: the profiler starts up before the first batch is asked for.
     plan = schedule(wait=0, warmup=warm_up, active=steps, repeat=1)
-    options = {"experimental_config": found} if (found := _experimental()) is not None else {}
+    options = {"experimental_config": config} if (config := _experimental()) is not None else {}
     with profile(activities=device.activities, schedule=plan, on_trace_ready=grab, **options) as running:
         stamps = play(feed(warm_up + steps), device, steps, warm_up, running.step)
     gc.collect()
@@ -167,11 +167,11 @@ def _details(event: Any) -> Mapping[str, Any]:
     """kineto's fields of a record; none where this torch does not provide them."""
     text = event.metadata_json() if hasattr(event, "metadata_json") else ""
     try:
-        found = json.loads(f"{{{text}}}")
+        details = json.loads(f"{{{text}}}")
     except ValueError:
         # Fields of CUDA's own may hold text that is no JSON; without them there is no occupancy of this kernel.
         return {}
-    return found if isinstance(found, dict) else {}
+    return details if isinstance(details, dict) else {}
 
 
 def _experimental() -> Any:

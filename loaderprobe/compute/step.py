@@ -134,9 +134,9 @@ class NoCompute:
 
 def step_in_ranks(step: Callable[[Any], Any], arguments: ComputeArguments) -> StepCompute:
     """The step of this rank. Where nothing exchanges gradients, or something else does, they count as compute."""
-    found = [get_object_ for get_object_ in gc.get_objects() if issubclass(type(get_object_), DistributedDataParallel)]
+    wrapped = [thing for thing in gc.get_objects() if issubclass(type(thing), DistributedDataParallel)]
     # The collector's own order may differ between ranks, whose buckets would then not match.
-    models = sorted(found, key=gradient_bytes)
+    models = sorted(wrapped, key=gradient_bytes)
     return ExchangingStep(step, arguments, models) if models else StepCompute(step, arguments)
 
 
@@ -159,5 +159,5 @@ class ExchangingStep(StepCompute):
         self._launch(self._exchange)
 
     def _exchange(self) -> None:
-        for each in [dist.all_reduce(bucket, group=group, async_op=True) for bucket, group in self._buckets]:
-            each.wait()
+        for handle in [dist.all_reduce(bucket, group=group, async_op=True) for bucket, group in self._buckets]:
+            handle.wait()

@@ -71,16 +71,16 @@ class Gradients:
 
     def exchange_alone(self) -> None:
         """As many bytes as the gradients have, in buckets of the same size, and nothing else."""
-        for each in [dist.all_reduce(bucket, async_op=True) for bucket in self._buckets]:
-            each.wait()
+        for handle in [dist.all_reduce(bucket, async_op=True) for bucket in self._buckets]:
+            handle.wait()
 
 
 def gradient_buckets(model: torch.nn.Module) -> tuple[torch.Tensor, ...]:
     """Tensors as large as the gradients of a model, in buckets as DistributedDataParallel makes them."""
-    own = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    if not own:
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    if not trained:
         return ()
-    whole = torch.zeros(-(-gradient_bytes(model) // 4), dtype=torch.float32, device=own[0].device)
+    whole = torch.zeros(-(-gradient_bytes(model) // 4), dtype=torch.float32, device=trained[0].device)
     return torch.split(whole, BUCKET_BYTES // whole.element_size())
 
 
@@ -204,10 +204,10 @@ def gpu_of(first: int, peers: Peers | None) -> int:
     """
     if peers is None:
         return first
-    seen = torch.cuda.device_count()
-    number = 0 if seen == 1 else first + peers.local_rank
-    if number >= seen:
-        raise MissingPart(f"rank {peers.local_rank} of this node has no GPU: there are {seen}", hint="use fewer ranks")
+    gpus = torch.cuda.device_count()
+    number = 0 if gpus == 1 else first + peers.local_rank
+    if number >= gpus:
+        raise MissingPart(f"rank {peers.local_rank} of this node has no GPU: there are {gpus}", hint="use fewer ranks")
     return number
 
 

@@ -160,12 +160,12 @@ def read_trace(path: Path, *, annotation: str = "", progress: Progress = lambda 
     with _opened(path) as (raw, file):
         size = max(1, path.stat().st_size)
         stream = _Stream(file, lambda: progress(min(raw.tell(), size), size))
-        for event in _events(stream, reader.found):
+        for event in _events(stream, reader.recording):
             reader.take(event)
     progress(size, size)
     reader.keep_first()
-    reader.found.spans.waits = reader.found.spans.waits or reader.in_stacks
-    return reader.found
+    reader.recording.spans.waits = reader.recording.spans.waits or reader.in_stacks
+    return reader.recording
 
 
 @contextmanager
@@ -197,14 +197,14 @@ class _Stream:
 
     file: io.BufferedReader | gzip.GzipFile
     on_read: Callable[[], None]
-    held: bytes = b""
+    buffer: bytes = b""
     ended: bool = False
     broken: bool = False
     """The compressed data end too early, or are damaged."""
 
     def more(self) -> None:
         """Read on: a slice, or as much again as is held, so that long events take linear time."""
-        wanted = max(SLICE_BYTES, len(self.held))
+        wanted = max(SLICE_BYTES, len(self.buffer))
         parts: list[bytes] = []
         try:
             # One read at a time: what was decompressed before an error is not lost.
@@ -214,89 +214,89 @@ class _Stream:
         except (EOFError, OSError, zlib.error):
             self.broken = True
         self.ended = wanted > 0
-        self.held += b"".join(parts).translate(_CONTROL)
+        self.buffer += b"".join(parts).translate(_CONTROL)
         self.on_read()
 
 
-def _events(stream: _Stream, found: Recording) -> Iterator[_Event]:
+def _events(stream: _Stream, recording: Recording) -> Iterator[_Event]:
     """All events; fills what is known of the whole file."""
-    _to_first(stream, found)
-    while not stream.ended and not stream.held.startswith(b"]"):
-        if len(stream.held) < SLICE_BYTES:
+    _to_first(stream, recording)
+    while not stream.ended and not stream.buffer.startswith(b"]"):
+        if len(stream.buffer) < SLICE_BYTES:
             stream.more()
             continue
-        some = _quickly(stream)
-        if some is not None:
-            yield from some
-        elif _BOUND.search(stream.held):
+        events = _quickly(stream)
+        if events is not None:
+            yield from events
+        elif _BOUND.search(stream.buffer):
             # One of the events is no JSON to msgspec, or the list ends here.
-            yield from _slowly(stream, found)
-        elif len(stream.held) > LONGEST_EVENT:
-            raise BadValue(f"{found.path} has an event of more than {LONGEST_EVENT >> 20} MiB", hint=RECORD)
+            yield from _slowly(stream, recording)
+        elif len(stream.buffer) > LONGEST_EVENT:
+            raise BadValue(f"{recording.path} has an event of more than {LONGEST_EVENT >> 20} MiB", hint=RECORD)
         else:
             stream.more()
-    while not stream.ended and len(stream.held) < LONGEST_EVENT:
+    while not stream.ended and len(stream.buffer) < LONGEST_EVENT:
         stream.more()
-    yield from _slowly(stream, found)
-    found.cut_off = not _tail(stream, found) or stream.broken
+    yield from _slowly(stream, recording)
+    recording.cut_off = not _tail(stream, recording) or stream.broken
 
 
-def _to_first(stream: _Stream, found: Recording) -> None:
+def _to_first(stream: _Stream, trace: Recording) -> None:
     """Go to the first event; raises BadValue for what has none."""
     stream.more()
-    text = stream.held.lstrip(b"\xef\xbb\xbf ")
+    text = stream.buffer.lstrip(b"\xef\xbb\xbf ")
     if text[:1] == b"[":
-        stream.held = text[1:]
+        stream.buffer = text[1:]
         return
     if text[:1] != b"{":
         why = "is damaged gzip" if stream.broken else "is no JSON"
-        raise BadValue(f"{found.path} {why}: it is no recording of torch.profiler", hint=RECORD)
+        raise BadValue(f"{trace.path} {why}: it is no recording of torch.profiler", hint=RECORD)
     if b'"loaderprobe/' in text[:100]:
-        raise BadValue(f"{found.path} is a result of loaderprobe, and no recording", hint="loaderprobe report shows it")
+        raise BadValue(f"{trace.path} is a result of loaderprobe, and no recording", hint="loaderprobe report shows it")
     searched = 0
     while True:
-        for match in _EVENTS.finditer(stream.held, searched):
-            head = stream.held[: match.start()].decode(errors="replace").rstrip().rstrip(",").lstrip("\ufeff ") + "}"
+        for match in _EVENTS.finditer(stream.buffer, searched):
+            head = stream.buffer[: match.start()].decode(errors="replace").rstrip().rstrip(",").lstrip("\ufeff ") + "}"
             # The same words may stand within a text.
             if (fields := _object(head)) is not None:
-                found.head.update(fields)
-                stream.held = stream.held[match.end() :]
+                trace.head.update(fields)
+                stream.buffer = stream.buffer[match.end() :]
                 return
-        if stream.ended or len(stream.held) > LONGEST_EVENT:
-            raise BadValue(f"{found.path} has no traceEvents: it is no recording of torch.profiler", hint=RECORD)
-        searched = max(0, len(stream.held) - 64)
+        if stream.ended or len(stream.buffer) > LONGEST_EVENT:
+            raise BadValue(f"{trace.path} has no traceEvents: it is no recording of torch.profiler", hint=RECORD)
+        searched = max(0, len(stream.buffer) - 64)
         stream.more()
 
 
 def _object(text: str) -> dict[str, Any] | None:
     try:
-        found = json.loads(text, strict=False)
+        value = json.loads(text, strict=False)
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return value if isinstance(value, dict) else None
 
 
 def _quickly(stream: _Stream) -> list[_Event] | None:
     """The events up to one of the last bounds that are held; None where msgspec cannot read them so."""
-    held = stream.held
+    buffer = stream.buffer
     for back in (1 << 14, 1 << 18):
-        bounds = [match.start() + 1 for match in _BOUND.finditer(held, max(0, len(held) - back))]
+        bounds = [match.start() + 1 for match in _BOUND.finditer(buffer, max(0, len(buffer) - back))]
         for at in bounds[-1:-4:-1]:
             try:
-                found = _SLICE.decode(b"[" + held[:at] + b"]")
+                events = _SLICE.decode(b"[" + buffer[:at] + b"]")
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 continue
-            stream.held = held[at:].lstrip(b" ,")
-            return found
+            stream.buffer = buffer[at:].lstrip(b" ,")
+            return events
     return None
 
 
-def _slowly(stream: _Stream, found: Recording) -> Iterator[_Event]:
+def _slowly(stream: _Stream, recording: Recording) -> Iterator[_Event]:
     """The events that are held, one by one; what is no JSON is counted and left out.
 
     Keeps what may be the begin of an event, and the end of the list.
     """
-    text = stream.held.decode(errors="replace")
+    text = stream.buffer.decode(errors="replace")
     begins = [match.end() - 1 for match in _TEXT_BOUND.finditer(text)]
     end = len(text) if stream.ended else max(begins, default=0)
     at = 0
@@ -304,7 +304,7 @@ def _slowly(stream: _Stream, found: Recording) -> Iterator[_Event]:
         at = next(at for at in range(at, len(text) + 1) if text[at : at + 1] not in (" ", ","))
         if at >= end or text[at] == "]":
             break
-        event, after = _one(text, at)
+        event, after = _event_at(text, at)
         if after is None:
             following = bisect_right(begins, at)
             if following == len(begins):
@@ -312,13 +312,13 @@ def _slowly(stream: _Stream, found: Recording) -> Iterator[_Event]:
             after = begins[following]
         at = after
         if event is None:
-            found.unreadable += 1
+            recording.unreadable += 1
         else:
             yield event
-    stream.held = text[at:].encode()
+    stream.buffer = text[at:].encode()
 
 
-def _one(text: str, at: int) -> tuple[_Event | None, int | None]:
+def _event_at(text: str, at: int) -> tuple[_Event | None, int | None]:
     """(the event there, where it ends); None for what is no event, and for what is no JSON."""
     try:
         plain, end = _LAX.raw_decode(text, at)
@@ -352,17 +352,17 @@ def _plain(value: Any) -> Any:
         return value
 
 
-_ARGS = {each.encode_name: each.name for each in msgspec.structs.fields(_Args) if "dims" not in each.name}
+_ARGS = {entry.encode_name: entry.name for entry in msgspec.structs.fields(_Args) if "dims" not in entry.name}
 """Field by its name in a file; shapes are read only where msgspec can."""
 
 
-def _tail(stream: _Stream, found: Recording) -> bool:
+def _tail(stream: _Stream, recording: Recording) -> bool:
     """The fields after the events; False where the list of events does not end."""
-    text = stream.held.decode(errors="replace")
+    text = stream.buffer.decode(errors="replace")
     if not text.startswith("]"):
         return False
     fields = _object("{" + text[1:].strip().strip(",").removesuffix("}") + "}")
-    found.head.update({key: value for key, value in (fields or {}).items() if key not in found.head})
+    recording.head.update({key: value for key, value in (fields or {}).items() if key not in recording.head})
     return True
 
 
@@ -370,7 +370,7 @@ def _tail(stream: _Stream, found: Recording) -> bool:
 class _Reader:
     """Sorts events by what they are for."""
 
-    found: Recording
+    recording: Recording
     annotation: str
     _threads: dict[Any, int] = field(default_factory=dict)
     in_stacks: list[HostSpan] = field(default_factory=list)
@@ -380,8 +380,8 @@ class _Reader:
         if event.ph != "X" or type(kind) is not str:
             return
         kind = CATEGORIES.get(kind, kind)
-        if kind in self.found.kinds or len(self.found.kinds) < MOST_NAMES:
-            self.found.kinds[kind] += 1
+        if kind in self.recording.kinds or len(self.recording.kinds) < MOST_NAMES:
+            self.recording.kinds[kind] += 1
         if kind not in KEPT:
             return
         name = event.name if type(event.name) is str else str(event.name)
@@ -393,50 +393,50 @@ class _Reader:
     def _record(self, kind: str, name: str, event: _Event) -> None:
         times = _times(event)
         if times is None:
-            self.found.unreadable += 1
+            self.recording.unreadable += 1
             return
-        found = self.found
-        found.records += 1
-        if times[0] >= found.until_ns:
+        recording = self.recording
+        recording.records += 1
+        if times[0] >= recording.until_ns:
             return
         args, on_gpu = event.args or _NO_ARGS, kind in DEVICE
         where = args.stream if on_gpu and args.stream is not None else event.tid
-        found.events.append(
+        recording.events.append(
             RawEvent(
                 _text(name), kind, on_gpu, self._number(args.device if args.device is not None else event.pid),
                 self._number(where), times[0], times[1], self._number(args.correlation), False,
                 _details(args) if kind == "kernel" else _NO_DETAILS,
             )
         )  # fmt: skip
-        if len(found.events) > SOME_MORE * MOST_RECORDS:
+        if len(recording.events) > SOME_MORE * MOST_RECORDS:
             self.keep_first()
 
     def keep_first(self) -> None:
         """Of too many records, keep the first by time."""
-        found = self.found
-        if len(found.events) > MOST_RECORDS:
-            found.events.sort(key=lambda each: each.begin_ns)
-            found.until_ns = found.events[MOST_RECORDS].begin_ns
-            del found.events[MOST_RECORDS:]
+        recording = self.recording
+        if len(recording.events) > MOST_RECORDS:
+            recording.events.sort(key=lambda record: record.begin_ns)
+            recording.until_ns = recording.events[MOST_RECORDS].begin_ns
+            del recording.events[MOST_RECORDS:]
 
     def _host(self, kind: str, name: str, event: _Event) -> None:
         """A span of the host, where it marks something or lasts."""
-        kept = [each for each in (self._mark(kind, name),) if each is not None]
+        kept = [spans for spans in (self._mark(kind, name),) if spans is not None]
         if event.dur * 1000 > LONG_NS and not name.startswith(STEP):
-            kept.append(self.found.spans.long)
-        if kind == "user_annotation" and not name.startswith(STEP) and len(self.found.annotations) < MOST_NAMES:
-            self.found.annotations[_text(name)] += 1
-        if self.found.batch_size is None and name in CONVOLUTIONS:
-            self.found.batch_size = _batch_of(event)
+            kept.append(self.recording.spans.long)
+        if kind == "user_annotation" and not name.startswith(STEP) and len(self.recording.annotations) < MOST_NAMES:
+            self.recording.annotations[_text(name)] += 1
+        if self.recording.batch_size is None and name in CONVOLUTIONS:
+            self.recording.batch_size = _batch_of(event)
         if kept and (times := _times(event)):
             span = HostSpan(_text(name), self._number(event.tid), *times)
-            for place in kept:
-                if len(place) < MOST_SPANS:
-                    place.append(span)
+            for spans in kept:
+                if len(spans) < MOST_SPANS:
+                    spans.append(span)
 
     def _mark(self, kind: str, name: str) -> list[HostSpan] | None:
         """Where a span that marks something belongs; None for any other."""
-        spans = self.found.spans
+        spans = self.recording.spans
         if kind == "python_function":
             return self.in_stacks if IN_STACK.search(name) else None
         if name.startswith(STEP):
@@ -470,7 +470,7 @@ def _text(name: str) -> str:
 
 def _details(args: _Args) -> dict[str, Any]:
     """The launch of a kernel; nothing where a field cannot be one."""
-    sizes = (tuple(each) if isinstance(each, list) else each for each in (args.grid, args.block))
+    sizes = (tuple(size) if isinstance(size, list) else size for size in (args.grid, args.block))
     try:
         return _launch(*sizes, args.registers, args.shared, args.blocks_per_sm, args.occupancy)
     except TypeError:
@@ -481,10 +481,10 @@ def _details(args: _Args) -> dict[str, Any]:
 def _launch(*values: Any) -> dict[str, Any]:
     """One object for equal launches; nothing where a figure is no number, or larger than any GPU has."""
     names = ("grid", "block", "registers per thread", "shared memory", "blocks per SM", "est. achieved occupancy %")
-    found = {name: value for name, value in zip(names, values, strict=True) if value is not None}
-    flat = [each for value in found.values() for each in (value if isinstance(value, tuple) else (value,))]
-    plausible = len(flat) < 20 and all(type(each) in (int, float) and 0 <= each < 1 << 40 for each in flat)
-    return found if plausible else _NO_DETAILS
+    figures = {name: value for name, value in zip(names, values, strict=True) if value is not None}
+    flat = [number for value in figures.values() for number in (value if isinstance(value, tuple) else (value,))]
+    plausible = len(flat) < 20 and all(type(number) in (int, float) and 0 <= number < 1 << 40 for number in flat)
+    return figures if plausible else _NO_DETAILS
 
 
 def _times(event: _Event) -> tuple[int, int] | None:
@@ -510,18 +510,18 @@ def _batch_of(event: _Event) -> int | None:
     except (msgspec.DecodeError, RecursionError):
         return None
     first = dims[0] if isinstance(dims, list) and dims else None
-    if not isinstance(first, list) or len(first) != 4 or any(type(each) is not int for each in first):
+    if not isinstance(first, list) or len(first) != 4 or any(type(dimension) is not int for dimension in first):
         return None
     return first[0] if first[1] == COLOR_CHANNELS and 0 < first[0] < 1 << 20 else None
 
 
-def why_no_device(found: Recording) -> str:
+def why_no_device(recording: Recording) -> str:
     """Why a recording has no work of a GPU, in words that follow its name; empty where it has."""
-    kinds = {kind.lower() for kind in found.kinds}
-    other = next((name for begin, name in ACCELERATORS.items() if any(k.startswith(begin) for k in kinds)), "")
-    if other and not kinds & CALLS:
-        return f"is a recording of {other}: only GPUs of NVIDIA and AMD are read"
-    if any(event.activity == "kernel" for event in found.events):
+    kinds = {kind.lower() for kind in recording.kinds}
+    vendor = next((name for begin, name in ACCELERATORS.items() if any(k.startswith(begin) for k in kinds)), "")
+    if vendor and not kinds & CALLS:
+        return f"is a recording of {vendor}: only GPUs of NVIDIA and AMD are read"
+    if any(event.activity == "kernel" for event in recording.events):
         return ""
     if kinds & HOST:
         return "holds no work of a GPU: only the CPU was recorded"

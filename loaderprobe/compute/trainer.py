@@ -172,10 +172,10 @@ def changed(batch: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
     if isinstance(batch, torch.Tensor):
         return change(batch)
     if isinstance(batch, Mapping):
-        return {name: changed(each, change) for name, each in batch.items()}
+        return {name: changed(value, change) for name, value in batch.items()}
     if not isinstance(batch, tuple | list):
         return batch
-    parts = [changed(each, change) for each in batch]
+    parts = [changed(value, change) for value in batch]
     return type(batch)(*parts) if hasattr(batch, "_fields") else type(batch)(parts)
 
 
@@ -228,8 +228,8 @@ def trainable(model: torch.nn.Module) -> list[torch.nn.Parameter]:
 
 def uuid_of(device: torch.device) -> str:
     """Of a GPU, in NVML's form."""
-    found = str(torch.cuda.get_device_properties(device).uuid)
-    return found if found.startswith(("GPU-", "MIG-")) else f"GPU-{found}"
+    name = str(torch.cuda.get_device_properties(device).uuid)
+    return name if name.startswith(("GPU-", "MIG-")) else f"GPU-{name}"
 
 
 def device_words(device: torch.device) -> str:

@@ -39,12 +39,12 @@ def convert(files: FileSet, layout: str, root: Path, progress: OnImages) -> File
     """
     form, row = format_of(layout), LAYOUTS[layout]
     directory = root.absolute() / f"{files.label}-{layout}"
-    each = files.count if row.single else images_a_shard(files.count)
+    per_file = files.count if row.single else images_a_shard(files.count)
     if layout in SHARD_BYTES:
-        each = max(1, min(each, SHARD_BYTES[layout] // max(files.size_bytes)))
+        per_file = max(1, min(per_file, SHARD_BYTES[layout] // max(files.size_bytes)))
     parts = {
-        f"train/{row.file.format(number=first // each)}": range(first, min(first + each, files.count))
-        for first in range(0, files.count, each)
+        f"train/{row.file.format(number=first // per_file)}": range(first, min(first + per_file, files.count))
+        for first in range(0, files.count, per_file)
     }
     with _writing(directory, "--convert-to"):
         _check_source(directory, files.fingerprint, "--convert-to", "; --images and --seed choose the images")
@@ -67,7 +67,7 @@ def convert(files: FileSet, layout: str, root: Path, progress: OnImages) -> File
         root=str(directory),
         paths=tuple(path for path, numbers in parts.items() for _ in numbers),
         layout=layout,
-        places=tuple(row.place(number - numbers.start) for numbers in parts.values() for number in numbers),
+        places=tuple(row.position_of(number - numbers.start) for numbers in parts.values() for number in numbers),
         whole_bytes={path: (directory / path).stat().st_size for path in parts},
     )
 
@@ -89,10 +89,10 @@ def _writing(directory: Path, option: str) -> Iterator[None]:
 
 def _check_source(directory: Path, source: str, option: str, more: str = "") -> None:
     """Raises Refused where the directory is made from other files, or holds anything else."""
-    found = directory / SOURCE
-    there = found.read_text(errors="surrogateescape") if found.exists() else ""
+    marker = directory / SOURCE
+    recorded = marker.read_text(errors="surrogateescape") if marker.exists() else ""
     strange = [path.name for path in directory.iterdir() if path.name not in (".lock", f".{SOURCE}{PART}")]
-    if there != source and (there or strange):
+    if recorded != source and (recorded or strange):
         raise Refused(
             f"{directory} holds other images, or others of that folder",
             hint=f"choose another {option}, or remove it{more}",
@@ -106,9 +106,9 @@ def _samples(files: FileSet, numbers: range) -> Iterator[Sample]:
         yield Sample(f"{number:08}", image, files.classes[number])
 
 
-def _check_size(files: FileSet, path: str, size_bytes: int, found: int) -> None:
-    if found != size_bytes:
-        raise BadValue(f"{files.root}/{path} had {size_bytes} bytes, and has {found}", hint="begin a new sweep")
+def _check_size(files: FileSet, path: str, size_bytes: int, now_bytes: int) -> None:
+    if now_bytes != size_bytes:
+        raise BadValue(f"{files.root}/{path} had {size_bytes} bytes, and has {now_bytes}", hint="begin a new sweep")
 
 
 def stage(files: FileSet, root: Path, cache: PageCache, progress: OnImages) -> FileSet:
@@ -141,8 +141,8 @@ def stage(files: FileSet, root: Path, cache: PageCache, progress: OnImages) -> F
         share = min(1.0, (stat.f_bavail * stat.f_frsize + kept) / whole)
         images = sum(path in missing for path in files.paths)
         folders = {(directory / path).parent for path in missing}
-        each = sum(missing.values()) / max(1, images)
-        check_space(directory, FILES, each, images, len(missing), len(folders))
+        mean_bytes = sum(missing.values()) / max(1, images)
+        check_space(directory, FILES, mean_bytes, images, len(missing), len(folders))
         write_atomically(directory / SOURCE, os.fsencode(files.root))
         for folder in folders:
             folder.mkdir(parents=True, exist_ok=True)

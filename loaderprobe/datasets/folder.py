@@ -69,26 +69,26 @@ def scan_folder(root: Path, *, sample: int, seed: int, progress: OnImages) -> Fi
     """
     base = _image_root(root.absolute())
     skips = _Skips()
-    found = sorted(_images_under(base, skips))
-    random.Random(seed).shuffle(found)
+    paths = sorted(_images_under(base, skips))
+    random.Random(seed).shuffle(paths)
     skipped_by_name = skips.count
     with warnings.catch_warnings():
         # Pillow warns of odd metadata in the middle of the progress display, although the file decodes.
         warnings.simplefilter("ignore")
-        chosen = _usable(found, lambda path: _examine(base / path), THREADS, sample, skips, progress)
+        chosen = _usable(paths, lambda path: _examine(base / path), THREADS, sample, skips, progress)
     if not chosen:
         hint = f"first: {skips.named[0].path}, {skips.named[0].reason}" if skips.named else "give a folder of images"
         hint = f"it is a result: loaderprobe report {root} shows it" if holds_result(root) else hint
         raise BadValue(f"{base} holds no usable image ({skips.summary()})", hint=hint)
-    usable = len(found) - (skips.count - skipped_by_name)
-    return _file_set(str(base), chosen, found, skips, label=_name(root), images_found=usable)
+    usable = len(paths) - (skips.count - skipped_by_name)
+    return _file_set(str(base), chosen, paths, skips, label=_name(root), images_found=usable)
 
 
 def _file_set(
-    root: str, chosen: Sequence[tuple[str, int]], found: Iterable[str], skips: _Skips, *, label: str, images_found: int
+    root: str, chosen: Sequence[tuple[str, int]], paths: Iterable[str], skips: _Skips, *, label: str, images_found: int
 ) -> FileSet:
     """Of the chosen (path, bytes), with the classes of all that were found."""
-    classes = {name: number for number, name in enumerate(sorted({_class_of(path) for path in found}))}
+    classes = {name: number for number, name in enumerate(sorted({_class_of(path) for path in paths}))}
     return FileSet(
         label=label,
         root=root,
@@ -117,19 +117,19 @@ def scan_url(url: str, *, sample: int, seed: int, progress: OnImages) -> FileSet
     store, skips = open_store(url), _Skips()
     sizes = dict(row for row in store.listed() if _is_image(*row, skips))
     below = "train/" if any(name.startswith("train/") for name in sizes) else ""
-    found = sorted(name for name in sizes if name.startswith(below))
-    random.Random(seed).shuffle(found)
+    listed = sorted(name for name in sizes if name.startswith(below))
+    random.Random(seed).shuffle(listed)
     by_name = Counter(skips.reasons)
-    some = found[: 2 * sample]
-    chosen = _usable(some, lambda name: store.sized(name, sizes[name]), REQUESTS, sample, skips, progress)
+    candidates = listed[: 2 * sample]
+    chosen = _usable(candidates, lambda name: store.sized(name, sizes[name]), REQUESTS, sample, skips, progress)
     refused = skips.reasons - by_name
     if not chosen:
         store.check_permitted(refused)
         raise BadValue(f"{url} holds no usable image ({skips.summary()})", hint="give the URL of a folder of images")
-    names, label = [name.removeprefix(below) for name in found], url.rstrip("/").rpartition("/")[2]
+    names, label = [name.removeprefix(below) for name in listed], url.rstrip("/").rpartition("/")[2]
     root = f"{url.rstrip('/')}/{below}".rstrip("/")
     chosen = [(name.removeprefix(below), size) for name, size in chosen]
-    return _file_set(root, chosen, names, skips, label=label, images_found=len(found) - refused.total())
+    return _file_set(root, chosen, names, skips, label=label, images_found=len(listed) - refused.total())
 
 
 def _is_image(name: str, size_bytes: int | None, skips: _Skips) -> bool:
@@ -181,7 +181,7 @@ def generated_set(directory: Path, *, sample: int, seed: int) -> FileSet:
         size_bytes=tuple(image_bytes[index] for _, index in chosen),
         images_found=manifest.images,
         layout=spec.layout,
-        places=tuple(map(layout.place, inside)) if layout else (),
+        places=tuple(map(layout.position_of, inside)) if layout else (),
         whole_bytes=sizes if several else {},
     )
 
@@ -206,21 +206,21 @@ def scan_layout(root: Path, layout: str, *, sample: int, seed: int, progress: On
     listed = list(blocks(layout, base, partial(skips.add_folder, base)))
     unlisted = skips.count
     random.Random(seed).shuffle(listed)
-    found, reader = sum(samples for *_, samples in listed), format_of(layout).Reader(base)
+    total, reader = sum(samples for *_, samples in listed), format_of(layout).Reader(base)
     kept: list[tuple[str, tuple[int, int], int, int]] = []
     for path, block, samples in listed:
         if len(kept) >= sample:
             break
         for number in range(samples):
-            place = (block, number)
-            read = reader.read(path, place)
+            position = (block, number)
+            read = reader.read(path, position)
             if not -(2**63) <= read.label < 2**63:
                 raise BadValue(f"{base / path}, sample {number}: its class is beyond int64", hint="number them from 0")
             if trouble := _trouble_of(read.image):
                 skips.add(f"{path}, sample {number}", trouble)
             else:
-                kept.append((path, place, len(read.image), read.label))
-            progress(len(kept), min(sample, found))
+                kept.append((path, position, len(read.image), read.label))
+            progress(len(kept), min(sample, total))
     if not kept:
         first = f"first: {skips.named[0].path}, {skips.named[0].reason}; " if skips.named else ""
         raise BadValue(
@@ -235,11 +235,11 @@ def scan_layout(root: Path, layout: str, *, sample: int, seed: int, progress: On
         paths=paths,
         classes=tuple(label for *_, label in kept),
         size_bytes=tuple(size for *_, size, _ in kept),
-        images_found=found - (skips.count - unlisted),
+        images_found=total - (skips.count - unlisted),
         skipped_count=skips.count,
         skipped=tuple(skips.named),
         layout=layout,
-        places=tuple(place for _, place, *_ in kept),
+        places=tuple(position for _, position, *_ in kept),
         whole_bytes={path: (base / path).stat().st_size for path in dict.fromkeys(paths)},
     )
 
@@ -265,14 +265,14 @@ def check_folder(path: Path) -> None:
 def _images_under(base: Path, skips: _Skips) -> Iterator[str]:
     """Paths, relative to `base`, of the regular files with an image's name. Links to directories are followed once."""
     check_folder(base)
-    seen: set[tuple[int, int]] = set()
+    visited: set[tuple[int, int]] = set()
     for directory, names, files in os.walk(base, onerror=partial(skips.add_folder, base), followlinks=True):
         status = Path(directory).stat()
-        if (status.st_dev, status.st_ino) in seen:
+        if (status.st_dev, status.st_ino) in visited:
             # A link to a directory that was visited already.
             names.clear()
             continue
-        seen.add((status.st_dev, status.st_ino))
+        visited.add((status.st_dev, status.st_ino))
         # The same choice on every file system: of two links to one directory, the first by name counts.
         names.sort()
         prefix = "" if directory == str(base) else os.path.relpath(directory, base) + os.sep
@@ -284,20 +284,20 @@ def _images_under(base: Path, skips: _Skips) -> Iterator[str]:
 
 
 def _usable(
-    found: Sequence[str], examine: Callable[[str], tuple[int, str | None]], threads: int, sample: int, skips: _Skips,
+    paths: Sequence[str], examine: Callable[[str], tuple[int, str | None]], threads: int, sample: int, skips: _Skips,
     progress: OnImages,
 ) -> list[tuple[str, int]]:  # fmt: skip
     """The first `sample` in which nothing is wrong, with their sizes; the others are replaced by the next."""
     good: list[tuple[str, int]] = []
-    rest = iter(found)
+    rest = iter(paths)
     with ThreadPoolExecutor(threads) as pool:
-        while some := list(islice(rest, min(AT_ONCE, sample - len(good)))):
-            for path, (size, trouble) in zip(some, pool.map(examine, some), strict=True):
+        while batch := list(islice(rest, min(AT_ONCE, sample - len(good)))):
+            for path, (size, trouble) in zip(batch, pool.map(examine, batch), strict=True):
                 if trouble:
                     skips.add(path, trouble)
                 else:
                     good.append((path, size))
-                progress(len(good), min(sample, len(found)))
+                progress(len(good), min(sample, len(paths)))
     return good
 
 

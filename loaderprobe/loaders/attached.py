@@ -95,8 +95,8 @@ def torch_loader_of(loader: Any) -> DataLoader[Any] | None:
 
 def _is_usual(d: Any) -> bool:
     """True where samples have indices, and batches are formed of as many as fastai's own methods take."""
-    own = vars(sys.modules[MODULE])["DataLoader"]
-    changed = [name for name in MakesBatches if name in vars(d) or getattr(type(d), name) is not getattr(own, name)]
+    base = vars(sys.modules[MODULE])["DataLoader"]
+    changed = [name for name in MakesBatches if name in vars(d) or getattr(type(d), name) is not getattr(base, name)]
     return bool(d.indexed and d.n and d.bs) and not changed
 
 
@@ -109,11 +109,11 @@ def with_hook(get_iterator: GetIterator, kind: Callable[[Any], Iterator[Any]]) -
             return kind(fake)
 
         def original(loader: Any) -> Iterator[Any]:
-            own, fake.worker_init_fn = fake.worker_init_fn, loader.worker_init_fn
+            before, fake.worker_init_fn = fake.worker_init_fn, loader.worker_init_fn
             try:
                 return kind(fake)
             finally:
-                fake.worker_init_fn = own
+                fake.worker_init_fn = before
 
         return get_iterator(loader, original)
 
@@ -143,8 +143,8 @@ class ScriptHooks(Protocol):
         """torch makes an iterator of a loader. What is returned goes with its batches; None where none is iterators."""
         ...
 
-    def next_batch(self, seen: Any, real: Iterator[Any], take: Callable[[], Any]) -> Any:
-        """The script asks for the next batch of the iterator `real`, of which `iterator_made` returned `seen`.
+    def next_batch(self, handle: Any, real: Iterator[Any], take: Callable[[], Any]) -> Any:
+        """The script asks for the next batch of the iterator `real`, of which `iterator_made` returned `handle`.
 
         Returns a batch, as `take()` does.
         """
@@ -242,9 +242,9 @@ class HookedIterators:
 
     def making(self, original: Any, real: Any, loader: Any, *given: Any, **named: Any) -> None:
         """For `_BaseDataLoaderIter.__init__`."""
-        own = torch_loader_of(loader)
-        if own is not None and get_worker_info() is None:
-            self._keep(real, own)
+        torch_loader = torch_loader_of(loader)
+        if torch_loader is not None and get_worker_info() is None:
+            self._keep(real, torch_loader)
         original(real, loader, *given, **named)
 
     def taking(self, original: Any, real: Any) -> Any:
@@ -253,14 +253,14 @@ class HookedIterators:
             loader = self._kept.pop(real)()
             if loader is not None and get_worker_info() is None:
                 self._keep(real, loader)
-        seen = self._of.get(real)
-        return original(real) if seen is None else self._hooks.next_batch(seen, real, lambda: original(real))
+        handle = self._of.get(real)
+        return original(real) if handle is None else self._hooks.next_batch(handle, real, lambda: original(real))
 
     def _keep(self, real: Any, loader: Any) -> None:
         self.follow(type(loader))
-        seen = self._hooks.iterator_made(loader)
-        if seen is not None:
-            self._of[real] = seen
+        handle = self._hooks.iterator_made(loader)
+        if handle is not None:
+            self._of[real] = handle
 
     def _beginning(self, original: Iterate, loader: Any) -> Iterator[Any]:
         if get_worker_info() is None:
@@ -321,7 +321,7 @@ class LiveLog:
 
     path: Path
     log: OpenLog
-    held: ref[Any]
+    owner: ref[Any]
     """To what lives as long as the iterator."""
     probe: WorkerProbe | None = None
     """Of a loader without workers."""
@@ -358,19 +358,19 @@ class WatchedLoader:
             else:
                 self._live.append(LiveLog(path, log, ref(real), watch_here(name, real, passive=True)))
             return made
-        settings, own = loader.__dict__, loader.worker_init_fn
+        settings, before = loader.__dict__, loader.worker_init_fn
         # torch's iterator holds it, whatever a sub-class has put around that iterator.
-        setup = settings["worker_init_fn"] = WorkerSetup(name, init=own, passive=True)
+        setup = settings["worker_init_fn"] = WorkerSetup(name, init=before, passive=True)
         self._live.append(LiveLog(path, log, ref(setup)))
         try:
             return original(loader)
         finally:
-            settings["worker_init_fn"] = own
+            settings["worker_init_fn"] = before
 
     def records(self, since_ns: int) -> WorkerBatches:
         """The cost of each batch that was begun since then, numbered in the order in which they were begun."""
         kept = (row for row in self._kept if row[START] >= since_ns)
-        live = (row for each in self._live for row in _rows(each.log, since_ns))
+        live = (row for log in self._live for row in _rows(log.log, since_ns))
         rows = sorted((*kept, *live), key=lambda row: row[START])
         columns: dict[str, Any] = dict(zip(BATCH_COLUMNS, zip(*rows, strict=True), strict=False))
         return WorkerBatches(**columns | {"batch": tuple(range(len(rows)))})
@@ -378,14 +378,14 @@ class WatchedLoader:
     def _retire(self) -> None:
         """Keep the rows of iterators that are gone, and remove their logs: workers open them by name."""
         live, self._live = self._live, []
-        for each in live:
-            if each.held() is not None:
-                self._live.append(each)
+        for log in live:
+            if log.owner() is not None:
+                self._live.append(log)
                 continue
-            self._kept += _rows(each.log)
-            each.path.unlink(missing_ok=True)
-            if each.probe is not None:
-                each.probe.close()
+            self._kept += _rows(log.log)
+            log.path.unlink(missing_ok=True)
+            if log.probe is not None:
+                log.probe.close()
 
 
 def _rows(log: OpenLog, since_ns: int = 0) -> Iterator[Row]:

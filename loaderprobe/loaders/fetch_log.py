@@ -59,14 +59,14 @@ Cells = np.ndarray[Any, np.dtype[np.int64]]
 class HeadCell:
     """A number in the head of a log, which the parent writes and all workers read."""
 
-    def __init__(self, place: int) -> None:
-        self._place = place
+    def __init__(self, index: int) -> None:
+        self._index = index
 
     def __get__(self, log: OpenLog, _: type) -> int:
-        return int(log.head[self._place])
+        return int(log.head[self._index])
 
     def __set__(self, log: OpenLog, number: int) -> None:
-        log.head[self._place] = number
+        log.head[self._index] = number
 
 
 class OpenLog:

@@ -292,9 +292,9 @@ def join_group(placement: RankPlacement, variables: MutableMapping[str, str] = o
     # A number, which code may read. Each rank makes its loader once in the life of the store.
     variables.setdefault("TORCHELASTIC_RESTART_COUNT", "0")
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
-    own: Any = _member(placement, "own")
+    member: Any = _member(placement, "own")
     # With torch's own timeout: that code may have ranks wait while one prepares the data.
-    dist.init_process_group(backend, store=own.store, rank=own.rank, world_size=own.size)
+    dist.init_process_group(backend, store=member.store, rank=member.rank, world_size=member.size)
     module: Any = dist
     # The group, over gloo and NCCL, is joined.
     module.init_process_group = module.distributed_c10d.init_process_group = lambda *_, **__: None

@@ -238,19 +238,19 @@ def named_files(
 
 def _paths(dataset: Any, *, by_code: bool) -> Iterator[str]:
     """Real paths that a data set names, each once."""
-    asked: set[str] = set()
-    given: set[str] = set()
+    names: set[str] = set()
+    paths: set[str] = set()
     for leaf in reachable([dataset], named=by_code):
         if isinstance(leaf, str | os.PathLike):
             path = os.fsdecode(leaf)
-            if path in asked or len(path) >= LONGEST_PATH or "\0" in path:
+            if path in names or len(path) >= LONGEST_PATH or "\0" in path:
                 continue
             if os.sep in path and path.strip(f".{os.sep}"):
-                asked.add(path)
+                names.add(path)
                 with suppress(OSError):  # the current folder is gone
                     path = os.path.realpath(path)
-                    if path not in given:
-                        given.add(path)
+                    if path not in paths:
+                        paths.add(path)
                         yield path
 
 

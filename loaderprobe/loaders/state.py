@@ -64,8 +64,8 @@ def reachable(roots: Iterable[Any], *, closed: tuple[type, ...] = (), named: boo
     large: deque[tuple[Iterator[Any], int]] = deque()
     # Each opened object is reachable from a root and cannot go away meanwhile, so its id stays its own.
     opened: set[int] = set()
-    passed, most = 0, MOST
-    while (small or large) and most > 0 and passed < MOST_PASSED:
+    passed, left = 0, MOST
+    while (small or large) and left > 0 and passed < MOST_PASSED:
         items, level = (small or large).popleft()
         chunk = list(islice(items, CHUNK))
         passed += len(chunk)
@@ -85,8 +85,8 @@ def reachable(roots: Iterable[Any], *, closed: tuple[type, ...] = (), named: boo
             if kind in CONTAINERS:
                 continue
             yield value
-            most -= 1
-            if most <= 0:
+            left -= 1
+            if left <= 0:
                 return
 
 
@@ -104,20 +104,20 @@ def _inside(value: Any, kind: type, *, named: bool) -> Iterator[Any] | None:
     if kind is property:
         return iter((value.fget, value.fset, value.fdel))
     if issubclass(kind, dict):  # of one whose keys are texts, the collector leaves these out
-        held = [*dict.keys(value), *dict.values(value)]
+        inner = [*dict.keys(value), *dict.values(value)]
     else:  # a long list is not copied
-        held = value if kind in (list, tuple) else gc.get_referents(value)
+        inner = value if kind in (list, tuple) else gc.get_referents(value)
     own = own_attributes(value)
-    return iter(held if kind in CONTAINERS else [*own.values(), *(each for each in held if each is not own), kind])
+    return iter(inner if kind in CONTAINERS else [*own.values(), *(part for part in inner if part is not own), kind])
 
 
 def own_attributes(value: Any) -> dict[str, Any]:
     """Values stored on an object, by name; `__class__` and properties are not read."""
     try:
-        own = object.__getattribute__(value, "__dict__")
+        attributes = object.__getattribute__(value, "__dict__")
     except AttributeError:
         return {}
-    return own if type(own) is dict else {}
+    return attributes if type(attributes) is dict else {}
 
 
 def _named_globals(function: types.FunctionType) -> Iterator[Any]:
@@ -149,11 +149,11 @@ def _is_users(module: types.ModuleType | None) -> bool:
 def _of_class(kind: type) -> Iterator[Any]:
     """Methods and values of a class and those above it, of the user's. What `__init__` names, attributes hold."""
     for base in type.__getattribute__(kind, "__mro__"):
-        own = type.__getattribute__(base, "__dict__")
-        module = own.get("__module__")
+        attributes = type.__getattribute__(base, "__dict__")
+        module = attributes.get("__module__")
         # A notebook has no file.
         if module == "__main__" or _is_users(sys.modules.get(module)):
-            for name, value in own.items():
+            for name, value in attributes.items():
                 # `functools.cache` wraps a method into something else than a function.
                 method = type(value) is types.FunctionType or "__wrapped__" in own_attributes(value)
                 if not name.startswith("__") or (method and name != "__init__"):
@@ -232,8 +232,8 @@ def random_state_as_begun(loader: DataLoader[Any]) -> Restore:
 @contextmanager
 def random_state_kept(loader: DataLoader[Any]) -> Iterator[None]:
     """Restore, at the end, the random generators that a loader or its data set holds, as far as `reachable` looks."""
-    found = reachable(list(vars(loader).values()), closed=(_BaseDataLoaderIter,))
-    back = [global_random_state(), *(_restorer(value) for value in found if issubclass(type(value), GENERATORS))]
+    values = reachable(list(vars(loader).values()), closed=(_BaseDataLoaderIter,))
+    back = [global_random_state(), *(_restorer(value) for value in values if issubclass(type(value), GENERATORS))]
     try:
         yield
     finally:
@@ -378,8 +378,8 @@ def _place_in_epoch(loader: DataLoader[Any]) -> dict[str, Any]:
     Threads and files opened since then stay.
     """
     resumes, plain = hasattr(type(loader.dataset), "load_state_dict"), (int, float, bool, str, type(None))
-    own = own_attributes(loader.dataset) if resumes and not loader.num_workers else {}
-    return {name: value for name, value in own.items() if type(value) in plain}
+    attributes = own_attributes(loader.dataset) if resumes and not loader.num_workers else {}
+    return {name: value for name, value in attributes.items() if type(value) in plain}
 
 
 def _is_shared(mapping: Mapping) -> bool:

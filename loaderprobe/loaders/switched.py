@@ -144,8 +144,8 @@ class SwitchedLoader:
         self._log.mode = mode
 
     def still(self, taken: int) -> bool:
-        asked = taken + self._ahead
-        return all(self._log.made(last) for last in range(asked - self._loader.num_workers, asked))
+        requested = taken + self._ahead
+        return all(self._log.made(last) for last in range(requested - self._loader.num_workers, requested))
 
     def release(self, taken: int) -> None:
         """Make this process and all workers unmap the pages of mapped files, once no batch is being made.
@@ -166,9 +166,9 @@ class SwitchedLoader:
 
     def evict_ahead(self, paths: Sequence[Path]) -> None:
         if paths and tuple(paths) != self._evicted_ahead:
-            asked = self._log_name.beside("evict", self._lists + 1)
-            with written_in(asked.parent):
-                asked.write_text(json.dumps([str(path) for path in paths]))
+            request = self._log_name.beside("evict", self._lists + 1)
+            with written_in(request.parent):
+                request.write_text(json.dumps([str(path) for path in paths]))
             self._lists, self._evicted_ahead = self._lists + 1, tuple(paths)
         self._log.ahead = self._lists if paths else 0
 

@@ -249,9 +249,9 @@ def _is_plain(value: Any) -> bool:
         return False
     if kind.__iter__ is DataLoader.__iter__:
         return True
-    own = own_attributes(value)
+    attributes = own_attributes(value)
     inner = [item for _, _, item in _contents(value) if _is_loader(item) and item is not value]
-    return len(inner) != 1 or own.get("dataset", inner[0].dataset) is not inner[0].dataset
+    return len(inner) != 1 or attributes.get("dataset", inner[0].dataset) is not inner[0].dataset
 
 
 def _holds_one(value: Any, depth: int) -> bool:
@@ -320,7 +320,7 @@ def check_untouched(loader: DataLoader[Any]) -> None:
 def _iterates(value: Any) -> bool:
     """True for a generator, and for `cycle` and the like over an iterator of a DataLoader."""
     over = gc.get_referents(value) if issubclass(type(value), Iterator) and not is_iterator(value) else ()
-    return type(value) is types.GeneratorType or any(is_iterator(each) for each in over)
+    return type(value) is types.GeneratorType or any(is_iterator(referent) for referent in over)
 
 
 def _own_dataset(loader: DataLoader[Any]) -> Any:
@@ -346,8 +346,8 @@ def own_sampler(loader: DataLoader[Any]) -> Any:
             hint="use a sampler whose __iter__ restarts",
         )
     # Generators are shared too: whoever calls puts their states back.
-    held = reachable([sampler], closed=(type(loader.dataset),))
-    shared = {id(value): value for value in held if issubclass(type(value), torch.Generator)}
+    values = reachable([sampler], closed=(type(loader.dataset),))
+    shared = {id(value): value for value in values if issubclass(type(value), torch.Generator)}
     shared[id(loader.dataset)] = loader.dataset
     try:
         return copy.deepcopy(sampler, shared)

@@ -86,8 +86,8 @@ class BatchPool:
 
     def in_sequence(self) -> bool:
         """Whether most samples follow the one before, as in a set that is not shuffled; or where none has a number."""
-        drawn = [_number(index) for batch in self._kept for index in _indices(batch)]
-        steps = [second - first for first, second in pairwise(drawn) if first is not None and second is not None]
+        numbers = [_number(index) for batch in self._kept for index in _indices(batch)]
+        steps = [second - first for first, second in pairwise(numbers) if first is not None and second is not None]
         return 2 * steps.count(1) >= len(steps)
 
     def new_left(self) -> float:
@@ -389,8 +389,8 @@ class UserLoader(SwitchedLoader):
     def _check_pace(self) -> None:
         """A sub-class, or a wrapper that is kept, must give one batch for each that it takes."""
         ahead = self._iterator._num_yielded - self._epochs.taken
-        most = max(AHEAD + AHEAD_SHARE * self._epochs.taken, PREFETCHED if self._rewrapped is None else 0)
-        if not 0 <= ahead <= most:
+        allowed = max(AHEAD + AHEAD_SHARE * self._epochs.taken, PREFETCHED if self._rewrapped is None else 0)
+        if not 0 <= ahead <= allowed:
             if self._rewrapped is None:
                 raise BadValue(FOREIGN, hint=FOREIGN_HINT)
             raise Otherwise(
@@ -410,8 +410,8 @@ class UserLoader(SwitchedLoader):
     def modes(self) -> frozenset[Mode]:
         """Sub-classes that process their batches must get nothing but batches."""
         kind = type(self._users)
-        own = kind.__iter__ is DataLoader.__iter__ and kind._get_iterator is DataLoader._get_iterator
-        plain = own and not self._given.wrappers
+        usual = kind.__iter__ is DataLoader.__iter__ and kind._get_iterator is DataLoader._get_iterator
+        plain = usual and not self._given.wrappers
         return super().modes() - (frozenset() if plain else {"no_transport"})
 
     @property

@@ -157,10 +157,10 @@ def stacks_seen(log: FetchLog) -> StackSamples | None:
             took_ns, counted = json.loads(path.read_text())
             cpu_ns += took_ns
             for count, places in counted:
-                counts[tuple(CodePlace(*place) for place in places)] += count
-    distinct = dict.fromkeys(place for stack in counts for place in stack)
-    numbers = {place: number for number, place in enumerate(distinct)}
-    stacks = tuple(tuple(numbers[place] for place in stack) for stack in counts)
+                counts[tuple(CodePlace(*fields) for fields in places)] += count
+    distinct = dict.fromkeys(function for stack in counts for function in stack)
+    numbers = {function: number for number, function in enumerate(distinct)}
+    stacks = tuple(tuple(numbers[function] for function in stack) for stack in counts)
     if not stacks:
         return None
     return StackSamples(functions=tuple(numbers), stacks=stacks, counts=tuple(counts.values()), cpu_ns=cpu_ns)
@@ -286,7 +286,7 @@ class BatchMeter:
         wall_ns = time.perf_counter_ns() - self._begin_ns - (self._ahead.spent_ns - self._evicted[0])
         cpu, delay, _ = (after - before for before, after in zip(self._before, self._thread.read(), strict=True))
         before, self._process = self._process, process_usage()
-        process_ns, read, ran_ns, ran_read = (now - then for then, now in zip(before, self._process, strict=True))
+        process_ns, read, ran_ns, ran_read = (now - last for last, now in zip(before, self._process, strict=True))
         cpu_ns = cpu - evicted_cpu_ns
         own_ns = process_ns - evicted_cpu_ns if self._alone else cpu_ns
         return wall_ns, cpu_ns, delay, read + ran_read, own_ns + ran_ns
@@ -344,9 +344,9 @@ class Collation:
         if not hasattr(fetcher, "dataset_iter"):
             # A batch sampler may yield tuples. Without one a tuple is one index.
             whole = fetcher.auto_collation and hasattr(self._index, "__len__")
-            asked = len(self._index) if whole else samples_asked_for(self._index)
-            if asked is not None:
-                return asked
+            count = len(self._index) if whole else samples_asked_for(self._index)
+            if count is not None:
+                return count
         return len(samples) if fetcher.auto_collation else samples_without_collation(samples)
 
     @property
@@ -379,12 +379,12 @@ class EndlessFetch:
     def make_batch(self, fetcher: Any, original: Callable[[Any], Any], index: Any, made: int) -> Any:
         """The batch after `made` others."""
         share, released = self._log.pool // self._lanes, self._log.release
-        asked = released != self._released and made >= self._log.begin
-        if share > 0 and hasattr(fetcher, "dataset_iter") and (self._since >= share or asked):
+        evicting = released != self._released and made >= self._log.begin
+        if share > 0 and hasattr(fetcher, "dataset_iter") and (self._since >= share or evicting):
             # An iterable begins again with the pool, so that its files come again; and after an eviction, which takes
             # what the kernel has read ahead of it.
             self._restart(fetcher)
-        self._released = released if asked else self._released
+        self._released = released if evicting else self._released
         return self._full_batch(fetcher, original, index)
 
     def _full_batch(self, fetcher: Any, original: Callable[[Any], Any], index: Any) -> Any:

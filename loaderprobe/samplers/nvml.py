@@ -83,8 +83,8 @@ def open_device(nvml: Any, uuid: str) -> NvmlDevice:
     handle = _handle(nvml, uuid)
     try:
         # pynvml returns a C integer here, which is true even when it is 0.
-        found = call(nvml, "nvmlDeviceIsMigDeviceHandle", handle)
-        is_instance = bool(getattr(found, "value", found))
+        answer = call(nvml, "nvmlDeviceIsMigDeviceHandle", handle)
+        is_instance = bool(getattr(answer, "value", answer))
     except nvml.NVMLError as error:
         if error.value not in (FUNCTION_NOT_FOUND, NOT_SUPPORTED):
             raise
@@ -217,22 +217,22 @@ class GpmReader:
     def _between(self, first: Any, last: Any) -> Answers:
         nvml = self.device.nvml
         ids = [number for metric in METRICS for number in metric.ids]
-        asked = nvml.c_nvmlGpmMetricsGet_t()
-        asked.version = nvml.NVML_GPM_METRICS_GET_VERSION
-        asked.numMetrics, asked.sample1, asked.sample2 = len(ids), first, last
-        for place, number in enumerate(ids):
-            asked.metrics[place].metricId = number
-        call(nvml, "nvmlGpmMetricsGet", asked)
-        metrics = {number: asked.metrics[place] for place, number in enumerate(ids)}
+        request = nvml.c_nvmlGpmMetricsGet_t()
+        request.version = nvml.NVML_GPM_METRICS_GET_VERSION
+        request.numMetrics, request.sample1, request.sample2 = len(ids), first, last
+        for index, number in enumerate(ids):
+            request.metrics[index].metricId = number
+        call(nvml, "nvmlGpmMetricsGet", request)
+        metrics = {number: request.metrics[index] for index, number in enumerate(ids)}
         return {metric.name: _answer(metric, [metrics[number] for number in metric.ids]) for metric in METRICS}
 
 
-def _answer(metric: GpmMetric, metrics: list[Any]) -> float | Remark:
+def _answer(metric: GpmMetric, replies: list[Any]) -> float | Remark:
     """Each metric has its own status, even in a successful answer."""
-    values = [each.value * metric.scale for each in metrics if each.nvmlReturn == 0 and math.isfinite(each.value)]
+    values = [reply.value * metric.scale for reply in replies if reply.nvmlReturn == 0 and math.isfinite(reply.value)]
     if values:
         return float(max(values))
-    status = next((each.nvmlReturn for each in metrics if each.nvmlReturn != 0), None)
+    status = next((reply.nvmlReturn for reply in replies if reply.nvmlReturn != 0), None)
     return Remark(code="gpm_no_number") if status is None else Remark(code="gpm", facts={"status": status})
 
 
@@ -347,13 +347,13 @@ class NvmlSampler(RecordedSampler):
 
     def series(self) -> Sequence[Series | Missing]:
         """All readings, and the reasons for figures that were never read or that stopped early."""
-        found = list(super().series())
-        ends = {series.name: series.time_ns[-1] for series in found if isinstance(series, Series)}
+        figures = list(super().series())
+        ends = {series.name: series.time_ns[-1] for series in figures if isinstance(series, Series)}
         for name, reason in dict(self._missing).items():
             if name in ends:
                 facts = reason.facts | {"ended_after_s": (ends[name] - self._begun_ns) / 1e9}
-                found.append(Missing(name=name, reason=replace(reason, facts=facts)))
-        return found
+                figures.append(Missing(name=name, reason=replace(reason, facts=facts)))
+        return figures
 
     def _open(self) -> Remark | None:
         """The reason why there is no GPU to read; None when there is one."""

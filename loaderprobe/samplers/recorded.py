@@ -125,9 +125,9 @@ class SamplerThread:
 
     def collected(self) -> tuple[list[Series], list[Missing]]:
         """(all series so far, what is missing and why)."""
-        found = [item for sampler in self._samplers for item in sampler.series()]
-        series = [item for item in found if isinstance(item, Series)]
-        return series, [*(item for item in found if isinstance(item, Missing)), *self._broken]
+        figures = [figure for sampler in self._samplers for figure in sampler.series()]
+        series = [figure for figure in figures if isinstance(figure, Series)]
+        return series, [*(figure for figure in figures if isinstance(figure, Missing)), *self._broken]
 
     def _run(self) -> None:
         self.sample_all()

@@ -77,7 +77,7 @@ class RankReader:
     On rank 0 it implements `ReadEngine` with the ranks of one step, each in its own shard for the agreed time.
     """
 
-    asked: ReadTogether
+    order: ReadTogether
     group: Group
     cache: PageCache
     cores: float
@@ -90,7 +90,7 @@ class RankReader:
     _runs: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
-        self.shard = decoded_pieces(self.asked.pieces)[self.group.rank :: self.group.size]
+        self.shard = decoded_pieces(self.order.pieces)[self.group.rank :: self.group.size]
 
     def follow(self) -> None:
         """Take part in the runs of rank 0 until it ends the step. Raises LostRank when a rank has gone."""
@@ -103,7 +103,7 @@ class RankReader:
 
     def take_part(self) -> tuple[Reading, ...]:
         """Read for the agreed time, and report; returns, on rank 0, what all report."""
-        supply = Supply(Sample(pieces=self.shard), self.cache, seed=self.asked.seed + self._runs)
+        supply = Supply(Sample(pieces=self.shard), self.cache, seed=self.order.seed + self._runs)
         self._runs += 1
         supply.ahead(1)
         # All evict before any reads.
@@ -111,9 +111,9 @@ class RankReader:
         reading, read_bytes = Reading(seconds=0.0), None
         try:
             before = own_reads()
-            order = ReadOrder(readers=self.asked.readers, seconds=self.asked.seconds)
+            order = ReadOrder(readers=self.order.readers, seconds=self.order.seconds)
             reading = self.engine.read(supply.ahead(1), order)
-            read_bytes = more(own_reads(), before) if self.asked.location.counts_reads else None
+            read_bytes = more(own_reads(), before) if self.order.location.counts_reads else None
         except (OSError, LoaderprobeError) as error:
             reading.unread[""] = str(error)
         full = -reading.full_ns if len(reading.end_ns) else NOT_READING
@@ -125,7 +125,7 @@ class RankReader:
         """One run of all. Raises BadValue where a rank reads nothing, or all for too short a time."""
         self.send(True)
         parts = self.take_part()
-        _check(parts, self.asked.places)
+        _check(parts, self.order.places)
         self.reports.append(parts)
         self._check_length()
         return replace(together(parts), taken=len(pieces))
@@ -133,15 +133,15 @@ class RankReader:
     def _check_length(self) -> None:
         """Raises BadValue where all read together for too short a time, even if every run were as long as these."""
         ranks = self.group.size
-        each_s = sum(length for run in self.reports for length, _ in run[0].slices) / len(self.reports)
-        asked_s = self.asked.seconds
+        run_s = sum(length for run in self.reports for length, _ in run[0].slices) / len(self.reports)
+        asked_s = self.order.seconds
         least_s = LEAST_SHARE * asked_s
-        if each_s * MOST_ROUNDS >= least_s:
+        if run_s * MOST_ROUNDS >= least_s:
             return
         pieces = ranks * len(self.shard)
-        needed = math.ceil(2 * pieces * least_s / (each_s * MOST_ROUNDS))
+        needed = math.ceil(2 * pieces * least_s / (run_s * MOST_ROUNDS))
         raise BadValue(
-            f"{ranks} rank{'s' * (ranks > 1)} with {pieces // ranks} files each read for {format_duration(each_s)} "
+            f"{ranks} rank{'s' * (ranks > 1)} with {pieces // ranks} files each read for {format_duration(run_s)} "
             f"at a time: too short for --seconds {asked_s:g}",
             hint=f"give some {float(significant(needed, 2)):,.0f} files, or fewer ranks, or a shorter --seconds",
         )
@@ -167,20 +167,20 @@ def read_step(reader: RankReader) -> BandwidthPhase | None:
 
     Raises LostRank when a rank has gone, on rank 0 BadValue where one reads nothing.
     """
-    cores = [msgspec.json.decode(each, type=float) for each in reader.group.gather(msgspec.json.encode(reader.cores))]
+    cores = [msgspec.json.decode(text, type=float) for text in reader.group.gather(msgspec.json.encode(reader.cores))]
     if reader.group.rank:
         reader.follow()
         return None
-    asked = reader.asked
-    pieces, nodes = decoded_pieces(asked.pieces), len({node for _, node in asked.places})
-    sample = Sample(pieces=pieces, block_bytes=asked.block_bytes)
+    order = reader.order
+    pieces, nodes = decoded_pieces(order.pieces), len({node for _, node in order.places})
+    sample = Sample(pieces=pieces, block_bytes=order.block_bytes)
     settings = PhaseSettings(
         engine=reader,
-        supply=Supply(sample, None, seed=asked.seed),
-        location=asked.location,
+        supply=Supply(sample, None, seed=order.seed),
+        location=order.location,
         cores_available=sum(cores),
-        order=ReadOrder(readers=asked.readers * reader.group.size, seconds=asked.seconds),
-        longest_s=LONGEST * asked.seconds,
+        order=ReadOrder(readers=order.readers * reader.group.size, seconds=order.seconds),
+        longest_s=LONGEST * order.seconds,
     )
     try:
         phase = run_phase(settings)
@@ -191,7 +191,7 @@ def read_step(reader: RankReader) -> BandwidthPhase | None:
         phase,
         ranks=reader.group.size,
         nodes=nodes,
-        by_rank=tuple(_rank(rank, where, reader.reports) for rank, where in enumerate(asked.places)),
+        by_rank=tuple(_rank(rank, where, reader.reports) for rank, where in enumerate(order.places)),
     )
 
 

@@ -24,18 +24,18 @@ def published() -> tuple[CatalogueEntry, ...]:
 
 def catalogue() -> tuple[CatalogueEntry, ...]:
     """All entries. Raises MissingPart for a plug-in that cannot be used, BadValue for one that takes a name again."""
-    found = list(published())
+    entries = list(published())
     for plug_in in sorted(entry_points(group="loaderprobe.catalogues"), key=lambda point: point.name):
         added = _added(plug_in)
-        taken = {name for entry in found for name in (entry.name, *entry.names)}
+        taken = {name for entry in entries for name in (entry.name, *entry.names)}
         again = [name for entry in added for name in (entry.name, *entry.names) if name in taken]
         if again:
             raise BadValue(
                 f"the plug-in '{plug_in.name}' adds {join_words(sorted(set(again)))}, which the catalogue has already",
                 hint="give its entries other names",
             )
-        found += added
-    return tuple(found)
+        entries += added
+    return tuple(entries)
 
 
 def entry_named(entries: tuple[CatalogueEntry, ...], name: str) -> CatalogueEntry:
@@ -43,8 +43,8 @@ def entry_named(entries: tuple[CatalogueEntry, ...], name: str) -> CatalogueEntr
     for entry in entries:
         if name in entry.names:
             return entry
-    near = [each for entry in entries if name and entry.name.startswith(name.split("-")[0]) for each in entry.names]
-    known = join_words(near or [each for entry in entries for each in entry.names], "or")
+    near = [alias for entry in entries if name and entry.name.startswith(name.split("-")[0]) for alias in entry.names]
+    known = join_words(near or [alias for entry in entries for alias in entry.names], "or")
     raise BadValue(
         f"the catalogue has no storage named '{name}'", hint=f"use {known}; or figures, like 5GB/s,60kopens/s,2ms"
     )

@@ -61,7 +61,7 @@ class Sample:
     """What the probe reads, in random order."""
 
     pieces: tuple[Piece, ...]
-    found: int = 0
+    total: int = 0
     """Files that there are, of which these are some."""
     images: bool = False
     block_bytes: int | None = None
@@ -120,7 +120,7 @@ def _one_file(path: Path, size_bytes: int, seed: int) -> Sample:
         raise BadValue(f"{path} is empty", hint="give a folder of files, or --scratch 1GB")
     return Sample(
         pieces=shuffled(blocks(path, min(size_bytes, LIMIT_BYTES), BLOCK_BYTES), seed),
-        found=1,
+        total=1,
         block_bytes=BLOCK_BYTES,
         large=_large([(str(path), size_bytes)]),
     )
@@ -149,13 +149,13 @@ def _sample_folder(path: Path, seed: int) -> Sample:
         left_bytes -= wanted
         return wanted, ""
 
-    sample, found = choose(_regular_files(path, skipped), usable, skipped, seed)
+    sample, listed = choose(_regular_files(path, skipped), usable, skipped, seed)
     if not sample.pieces:
         why = ", ".join(f"{count} {reason}" for reason, count in skipped.items()) or "it is empty"
         error = MissingPart if set(skipped) == {"not readable"} else BadValue
         raise error(f"{path} holds no file to read ({why})", hint="give a folder of files, or --scratch 1GB")
     shards = sum(piece.size_bytes for piece in sample.pieces) / len(sample.pieces) > LARGE_FILE_BYTES
-    sample = replace(sample, block_bytes=LARGE_BLOCK_BYTES if shards else None, large=_large(found))
+    sample = replace(sample, block_bytes=LARGE_BLOCK_BYTES if shards else None, large=_large(listed))
     return in_parts(sample, LARGE_BLOCK_BYTES, seed, Remark(code="large_files_in_blocks"))
 
 
@@ -167,15 +167,15 @@ def choose(
     Where most are images, of these alone. `usable` says of a name and what is listed with it how many bytes are to be
     read, or (0, why none), which `skipped` counts.
     """
-    found = list(listed)
-    image_files = [row for row in found if os.path.splitext(row[0])[1].lower() in IMAGE_SUFFIXES]  # noqa: PTH122  # names, not paths: there may be millions
-    images = len(image_files) > len(found) / 2
+    rows = list(listed)
+    image_files = [row for row in rows if os.path.splitext(row[0])[1].lower() in IMAGE_SUFFIXES]  # noqa: PTH122  # names, not paths: there may be millions
+    images = len(image_files) > len(rows) / 2
     # Other files, such as a manifest, are not read by training.
-    found = sorted(image_files if images else found)
-    random.Random(seed).shuffle(found)
+    rows = sorted(image_files if images else rows)
+    random.Random(seed).shuffle(rows)
     pieces: list[Piece] = []
     total = 0
-    for name, size in found:
+    for name, size in rows:
         if total >= LIMIT_BYTES:
             break
         size_bytes, why = usable(name, size)
@@ -185,7 +185,7 @@ def choose(
         else:
             skipped[why] += 1
     notes = [Remark(code="files_skipped", facts={"files": count, "why": why}) for why, count in skipped.items()]
-    return Sample(pieces=tuple(pieces), found=len(found), images=images, notes=tuple(notes)), found
+    return Sample(pieces=tuple(pieces), total=len(rows), images=images, notes=tuple(notes)), rows
 
 
 def in_parts(sample: Sample, part_bytes: int, seed: int, note: Remark) -> Sample:
@@ -259,7 +259,7 @@ def scratch_file(directory: Path, size_bytes: int, seed: int) -> Iterator[Sample
             os.fsync(file.fileno())
         yield Sample(
             pieces=shuffled(blocks(path, size_bytes, BLOCK_BYTES), seed),
-            found=1,
+            total=1,
             block_bytes=BLOCK_BYTES,
             large=((path, size_bytes),),
             notes=(Remark(code="scratch_file", facts={"size_bytes": size_bytes}),),
@@ -278,18 +278,18 @@ def locate_pieces(path: Path, pieces: Sequence[Piece]) -> StorageLocation:
     be opened.
     """
     step = max(1, len(pieces) // LOOKED_AT)
-    found: dict[str, StorageLocation] = {}
+    locations: dict[str, StorageLocation] = {}
     for piece in pieces[::step]:
         # A file that was just removed, or may not be opened, is counted when it is read.
         with suppress(OSError):
-            place = locate(piece.path)
-            found[place.mount] = place
-    own = locate(path)
-    if found.keys() <= {own.mount}:
-        return own
-    if len(found) == 1:
-        (place,) = found.values()
-        note = Remark(code="files_elsewhere", facts={"path": str(path), "mount": place.mount})
-        return replace(place, path=str(path), notes=(*place.notes, note))
-    note = Remark(code="several_filesystems", facts={"mounts": ", ".join(sorted(found))})
-    return replace(own, kind="unknown", devices=(), layers=(), notes=(note,))
+            location = locate(piece.path)
+            locations[location.mount] = location
+    here = locate(path)
+    if locations.keys() <= {here.mount}:
+        return here
+    if len(locations) == 1:
+        (location,) = locations.values()
+        note = Remark(code="files_elsewhere", facts={"path": str(path), "mount": location.mount})
+        return replace(location, path=str(path), notes=(*location.notes, note))
+    note = Remark(code="several_filesystems", facts={"mounts": ", ".join(sorted(locations))})
+    return replace(here, kind="unknown", devices=(), layers=(), notes=(note,))

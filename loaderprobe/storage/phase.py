@@ -136,22 +136,22 @@ def run_fastest(settings: PhaseSettings) -> BandwidthPhase:
     Both together last no longer than the longest duration, or the shortest each. Of a set that is read in less than
     `LEAST_FOR_PROCESSES_S` the storage delivers at least what threads get.
     """
-    found = run_phase(settings)
-    count = min(int(settings.cores_available), found.readers)
-    fast = found.bw_bytes > FAST_BYTES_PER_S or found.files_per_s > FAST_FILES_PER_S or found.at_least
+    threads = run_phase(settings)
+    count = min(int(settings.cores_available), threads.readers)
+    fast = threads.bw_bytes > FAST_BYTES_PER_S or threads.files_per_s > FAST_FILES_PER_S or threads.at_least
     if not fast or count < 2 or settings.order.pause_s_per_byte or settings.location.kind == "object":
-        return found
+        return threads
     size_bytes = sum(piece.size_bytes for piece in settings.supply.sample.pieces)
-    if size_bytes <= found.bw_bytes * LEAST_FOR_PROCESSES_S:
-        return replace(found, at_least=True)
-    left_s = max(settings.order.seconds, settings.longest_s - found.runtime / 1e3)
+    if size_bytes <= threads.bw_bytes * LEAST_FOR_PROCESSES_S:
+        return replace(threads, at_least=True)
+    left_s = max(settings.order.seconds, settings.longest_s - threads.runtime / 1e3)
     try:
         processes = run_phase(replace(settings, engine=ProcessEngine(count), longest_s=left_s))
     except (LoaderprobeError, OSError) as error:
         settings.supply.spoil()
         failed = Remark(code="no_processes", facts={"error": str(error)})
-        return replace(found, at_least=True, notes=(*found.notes, failed))
-    return max(found, processes, key=lambda phase: phase.bw_bytes)
+        return replace(threads, at_least=True, notes=(*threads.notes, failed))
+    return max(threads, processes, key=lambda phase: phase.bw_bytes)
 
 
 def more(after: int | None, before: int | None) -> int | None:
@@ -177,14 +177,14 @@ def nothing_read(unread: Counter[str]) -> BadValue | MissingPart:
 
 def _phase(settings: PhaseSettings, total: Reading, runs: Sequence[Reading], resident: float | None) -> BandwidthPhase:
     of_all = total.counted["storage"]
-    own = total.counted["own"] if settings.location.counts_reads else None
-    others = None if own is None or of_all is None else max(0, of_all - own)
+    own_bytes = total.counted["own"] if settings.location.counts_reads else None
+    others = None if own_bytes is None or of_all is None else max(0, of_all - own_bytes)
     # A network file system that counts for the whole mount includes other processes' reads.
-    storage_bytes = own if settings.location.counts_reads else of_all
+    storage_bytes = own_bytes if settings.location.counts_reads else of_all
     share = storage_bytes / total.delivered_bytes if storage_bytes is not None and total.delivered_bytes else None
     # Blocks of a file that is read in part leave the rest of it cold, and direct reads do not ask the page cache.
-    held = 0.0 if settings.order.direct or settings.supply.sample.block_bytes else resident or 0.0
-    label: CacheLabel = "remote" if settings.location.kind == "object" else cache_label(share, held)
+    in_memory = 0.0 if settings.order.direct or settings.supply.sample.block_bytes else resident or 0.0
+    label: CacheLabel = "remote" if settings.location.kind == "object" else cache_label(share, in_memory)
     rate, half = total.bw_bytes, total.half_width
     a_file = settings.supply.sample.pieces_a_file
     cpu_cores = total.cpu_s / total.seconds
@@ -207,7 +207,7 @@ def _phase(settings: PhaseSettings, total: Reading, runs: Sequence[Reading], res
         clat_ns=latency(total.read_ns),
         file_ns=latency(total.piece_ns) if len(total.piece_ns) and a_file == 1 else None,
         storage_bytes=storage_bytes,
-        cold_fraction=None if share is None else min(share, 1 - held if label == "mixed" else 1.0),
+        cold_fraction=None if share is None else min(share, 1 - in_memory if label == "mixed" else 1.0),
         amplification=share if label == "cold" else None,
         other_bytes_per_s=None if others is None else others / total.seconds,
         resident_before=resident,
@@ -221,21 +221,21 @@ def _phase(settings: PhaseSettings, total: Reading, runs: Sequence[Reading], res
     )
 
 
-def cache_label(share: float | None, held: float) -> CacheLabel:
+def cache_label(share: float | None, in_memory: float) -> CacheLabel:
     """`cold`, `warm` or `mixed` from the share of bytes that came from storage; `unproved` when not counted.
 
-    Not `cold` where memory `held` a larger share of the files before: storage gives whole pages, which may be more than
+    Not `cold` where more of the files was `in_memory` before: storage gives whole pages, which may be more than
     the bytes of small files.
     """
     if share is None:
         return "unproved"
-    cold = min(share, 1 - held) >= CEILING_COLD_AT_LEAST
+    cold = min(share, 1 - in_memory) >= CEILING_COLD_AT_LEAST
     return "cold" if cold else "warm" if share < WARM_AT_MOST else "mixed"
 
 
 def latency(values_ns: Column) -> Latency:
     """Distribution of durations; `values_ns` must not be empty."""
-    percentiles: Sequence[float] = np.percentile(values_ns, [float(each) for each in PERCENTILES]).tolist()
+    percentiles: Sequence[float] = np.percentile(values_ns, [float(percentile) for percentile in PERCENTILES]).tolist()
     return Latency(
         min=float(values_ns.min()),
         max=float(values_ns.max()),
@@ -260,8 +260,8 @@ def _notes(total: Reading, runs: Sequence[Reading], cores_available: float) -> t
 
 def _repeats(runs: Sequence[Reading]) -> list[Remark]:
     """Whether repeats were faster than the very first pass, which only a cache below this machine explains."""
-    passes = {number: in_a_row(some) for number, some in by_key(runs, lambda run: run.evictions).items()}
-    first, rates = passes.pop(1, None), [each.delivered_bytes / each.seconds for each in passes.values()]
+    passes = {number: in_a_row(group) for number, group in by_key(runs, lambda run: run.evictions).items()}
+    first, rates = passes.pop(1, None), [reading.delivered_bytes / reading.seconds for reading in passes.values()]
     if first is None or first.seconds < LEAST_PASS_S or not rates:
         return []
     before, after = first.delivered_bytes / first.seconds, median(rates)

@@ -118,22 +118,22 @@ class ProbePolicy:
     """That opens and stats have."""
 
     def next(self, done: Sequence[tuple[Step, Measured]], spent_s: float) -> Ask[Step] | Ended:
-        found = [measured for _, measured in done]
-        missing = {each.name for each in found if isinstance(each, Missing)}
-        ladder = [each for each in found if isinstance(each, BandwidthPhase) and each.name == "files"]
+        results = [measured for _, measured in done]
+        missing = {result.name for result in results if isinstance(result, Missing)}
+        ladder = [result for result in results if isinstance(result, BandwidthPhase) and result.name == "files"]
         # The most that may follow: most ladders end before their last step.
         names_left = self.metadata * len(OPERATIONS) * len(self._names_steps())
         step: Step | None = self._rung(ladder) if "files" not in missing else None
         left = len(self._rungs()) - len(ladder) + names_left + len(OF_DEVICE)
         if step is None and self.metadata and "metadata" not in missing:
-            phases = [each for each in found if isinstance(each, MetadataPhase)]
+            phases = [result for result in results if isinstance(result, MetadataPhase)]
             step, left = self._names(phases), names_left - len(phases) + len(OF_DEVICE)
         if step is None:
-            names = [name for name in OF_DEVICE if name not in [asked.name for asked, _ in done]]
+            names = [name for name in OF_DEVICE if name not in [step.name for step, _ in done]]
             if not names:
                 return "complete"
             step, left = self._of_device(names[0], ladder), len(names)
-        return Ask(what=step, done=len(found), total=len(found) + left)
+        return Ask(what=step, done=len(results), total=len(results) + left)
 
     def _rungs(self) -> Sequence[int]:
         return self.readers or [2**power for power in range(MOST_READERS.bit_length())]
@@ -261,26 +261,26 @@ def run_probe(probe: Probe, path: str, on_phase: OnStage, missing: Sequence[Miss
         step = ask.what
         on_phase(_words(step), round(ask.done), round(ask.total))
         try:
-            found = probe.measure(step)
+            measured = probe.measure(step)
         except (LoaderprobeError, OSError) as error:
             if not begun:
                 raise
             return Missing(name=step.name, reason=Remark(code=FAILED, facts={"error": str(error)}))
-        begun.extend([found] if isinstance(found, BandwidthPhase) else [])
-        return found
+        begun.extend([measured] if isinstance(measured, BandwidthPhase) else [])
+        return measured
 
-    found, reason = follow(policy, measure, clock=probe.clock, enough=lambda _: bool(begun))
-    phases = tuple(each for each in found if isinstance(each, BandwidthPhase))
-    missing = (*missing, *(each for each in found if isinstance(each, Missing)))
+    results, reason = follow(policy, measure, clock=probe.clock, enough=lambda _: bool(begun))
+    phases = tuple(result for result in results if isinstance(result, BandwidthPhase))
+    missing = (*missing, *(result for result in results if isinstance(result, Missing)))
     return BandwidthMeasurement(
         **place_of(path, sample, location),
         scratch=request.scratch_bytes is not None,
         drop_caches=request.drop_all is not None,
         interrupted=reason is None,
         phases=phases,
-        metadata=tuple(each for each in found if isinstance(each, MetadataPhase)),
+        metadata=tuple(result for result in results if isinstance(result, MetadataPhase)),
         missing=missing,
-        failed=tuple(each.name for each in missing if each.reason.code == FAILED),
+        failed=tuple(lack.name for lack in missing if lack.reason.code == FAILED),
         notes=(*sample.notes, *_again(supply, location), *_unknown(location, sample, phases)),
     )
 
@@ -290,7 +290,7 @@ def place_of(path: str, sample: Sample, location: StorageLocation) -> dict[str, 
     return {
         "path": path,
         "location": location,
-        "files_found": sample.found,
+        "files_found": sample.total,
         "files_used": len(sample.paths),
         "mean_size_bytes": sample.pieces_a_file * sum(piece.size_bytes for piece in sample.pieces) / len(sample.pieces),
         "images": sample.images and sample.block_bytes is None,
@@ -382,13 +382,13 @@ def sample_objects(store: ObjectStore, seed: int) -> Sample:
 
     Raises BadValue when there is nothing to read, MissingPart without permission.
     """
-    listed, skipped, asked = list(islice(store.listed(), MOST_LISTED + 1)), Counter[str](), 0
+    listed, skipped, requests = list(islice(store.listed(), MOST_LISTED + 1)), Counter[str](), 0
 
     def usable(name: str, listed_bytes: int | None) -> tuple[int, str]:
         """With a name that a path can have; where a listing has no sizes, of the first only."""
-        nonlocal asked
-        size, why = (0, UNSIZED) if listed_bytes is None and asked >= MOST_SIZED else store.sized(name, listed_bytes)
-        asked += listed_bytes is None
+        nonlocal requests
+        size, why = (0, UNSIZED) if listed_bytes is None and requests >= MOST_SIZED else store.sized(name, listed_bytes)
+        requests += listed_bytes is None
         odd = size and name not in ("", Path(name).as_posix())
         return (0, "with an empty part in its name") if odd else (size, why)
 

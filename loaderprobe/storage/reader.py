@@ -139,7 +139,7 @@ def in_a_row(parts: Sequence[Reading]) -> Reading:
         delivered_bytes=sum(part.delivered_bytes for part in parts),
         unread={path: reason for part in parts for path, reason in part.unread.items()},
         cpu_s=sum(part.cpu_s for part in parts),
-        slices=[each for part in parts for each in part.slices],
+        slices=[span for part in parts for span in part.slices],
         completed=sum(part.pieces for part in parts),
         counted={name: summed(part.counted[name] for part in parts) for name in parts[0].counted},
     )
@@ -147,11 +147,11 @@ def in_a_row(parts: Sequence[Reading]) -> Reading:
 
 def together(parts: Sequence[Reading]) -> Reading:
     """Readings that began together as one, which takes as long as the last of them."""
-    found = in_a_row(parts)
-    order = np.argsort(found.end_ns, kind="stable") if len(found.end_ns) else slice(None)
+    whole = in_a_row(parts)
+    order = np.argsort(whole.end_ns, kind="stable") if len(whole.end_ns) else slice(None)
     return replace(
-        found,
-        **{name: getattr(found, name)[order] for name in COLUMNS},
+        whole,
+        **{name: getattr(whole, name)[order] for name in COLUMNS},
         seconds=max(part.seconds for part in parts),
         taken=len(parts) * max(part.taken for part in parts),
         full_ns=min(part.full_ns for part in parts),

@@ -318,7 +318,7 @@ def test_a_watched_training_on_a_gpu_has_no_verdict_and_is_done(
 ) -> None:
     """Rates and waits are all that is asked for there."""
     found = replace(Watch.load(ROOT / "fixtures/runs/watch"), bound=None, on_gpu=on_gpu)
-    ran = Ran(exit_code=0, found=found, processes=())
+    ran = Ran(exit_code=0, result=found, processes=())
     monkeypatch.setattr("loaderprobe.api.run.run_command", lambda *_: ran)
     assert invoke("run", "--watch", "--out", tmp_path / "found", "--", "true").exit_code == code
 

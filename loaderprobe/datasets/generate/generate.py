@@ -109,14 +109,14 @@ class Journal:
 
     def entries(self) -> list[Entry]:
         """All entries up to the first line that a crash tore."""
-        found: list[Entry] = []
+        entries: list[Entry] = []
         lines = self._path.read_bytes().splitlines(keepends=True) if self._path.exists() else []
         for line in lines:
             checksum, _, body = line.partition(b" ")
             if not line.endswith(b"\n") or checksum != _checksum(body):
-                return found
-            found += msgspec.json.decode(body, type=list[Entry])
-        return found
+                return entries
+            entries += msgspec.json.decode(body, type=list[Entry])
+        return entries
 
     def begin(self, entries: Sequence[Entry]) -> None:
         """Start a new journal with these entries of the old one."""
@@ -186,10 +186,10 @@ def take_inventory(
     """
     _remove_halves(directory, spec)
     known = _entries(manifest) if manifest else []
-    found = {entry.number: entry for entry in (*known, *journal.entries()) if _has_size(directory, spec, entry)}
-    inside = {number for number in found if number < spec.files(count)}
-    whole = {n: found[n] for n in sorted(inside) if found[n].images == len(spec.images_in(n, count))}
-    return whole, [found[n] for n in sorted(found.keys() - inside)]
+    files = {entry.number: entry for entry in (*known, *journal.entries()) if _has_size(directory, spec, entry)}
+    inside = {number for number in files if number < spec.files(count)}
+    whole = {n: files[n] for n in sorted(inside) if files[n].images == len(spec.images_in(n, count))}
+    return whole, [files[n] for n in sorted(files.keys() - inside)]
 
 
 def is_whole(directory: Path, manifest: Manifest, count: int) -> bool:
@@ -229,8 +229,8 @@ def _remove_halves(directory: Path, spec: SetSpec) -> None:
 
 def check_space(directory: Path, layout: str, mean_bytes: float, images: int, files: int, folders: int = 1) -> None:
     """Refuse before so many images in so many files are written. Raises NoSpace."""
-    each = mean_bytes + (LAYOUTS[layout].row_overhead if layout in LAYOUTS else 0)
-    needed = round((images * each + files * HALF_BLOCK) * SPACE_MARGIN)
+    image_bytes = mean_bytes + (LAYOUTS[layout].row_overhead if layout in LAYOUTS else 0)
+    needed = round((images * image_bytes + files * HALF_BLOCK) * SPACE_MARGIN)
     stat = os.statvfs(directory)
     free = stat.f_bavail * stat.f_frsize
     if free < needed:
@@ -318,9 +318,9 @@ class Work:
         return Entry(number=number, images=len(indices), size_bytes=size, xxh3=digest, image_bytes=tuple(sizes))
 
     def write(
-        self, numbers: Sequence[int], processes: int, found: Callable[[list[Entry]], None], journal: Journal
+        self, numbers: Sequence[int], processes: int, report: Callable[[list[Entry]], None], journal: Journal
     ) -> None:
-        """Write all of these. `found` is called with each chunk once it is recorded, and may raise to end the work.
+        """Write all of these. `report` is called with each chunk once it is recorded, and may raise to end the work.
 
         Raises OSError, and LoaderprobeError when a process died. Complete files are recorded in any case.
         """
@@ -330,9 +330,9 @@ class Work:
             if processes == 1 or len(chunks) <= 1:
                 for chunk in chunks:
                     journal.add(entries := [self.file(number) for number in chunk])
-                    found(entries)
+                    report(entries)
             else:
-                self._write_together(chunks, processes, found, journal)
+                self._write_together(chunks, processes, report, journal)
         except BaseException:
             # Ctrl-C as much as a full disk, which cannot hold a line either: files that no line names are only
             # made again.
@@ -342,7 +342,7 @@ class Work:
         journal.write()
 
     def _write_together(
-        self, chunks: Sequence[Sequence[int]], processes: int, found: Callable[[list[Entry]], None], journal: Journal
+        self, chunks: Sequence[Sequence[int]], processes: int, report: Callable[[list[Entry]], None], journal: Journal
     ) -> None:
         futures: set[Future[list[Entry]]] = set()
         try:
@@ -352,7 +352,7 @@ class Work:
                     entries = future.result()
                     futures.remove(future)
                     journal.add(entries)
-                    found(entries)
+                    report(entries)
         except (LoaderprobeError, KeyboardInterrupt):
             # The other processes were stopped in the middle of an image, maybe by a signal to the whole group.
             _remove_halves(self.directory, self.spec)
@@ -418,8 +418,8 @@ def generate(
     directory = spec.directory(root)
     try:
         if spec.shard_images is None:
-            found = read_spec(directory)
-            spec = replace(spec, shard_images=found.shard_images if found else images_a_shard(count))
+            stored = read_spec(directory)
+            spec = replace(spec, shard_images=stored.shard_images if stored else images_a_shard(count))
         # Before the lock, so that a complete set can be used where this user may not write.
         manifest = _known(directory, spec)
         if manifest is None or not is_whole(directory, manifest, count):
@@ -447,14 +447,14 @@ def _known(directory: Path, spec: SetSpec) -> Manifest | None:
             )
         return None
     try:
-        found = read_spec(directory)
+        stored = read_spec(directory)
     except BadValue as error:
         raise ForeignDirectory(
             f"{directory} was not generated by this loaderprobe: {error}", hint="choose another directory, or remove it"
         ) from error
-    if found is not None and replace(found, pool_sha256="") != spec:
+    if stored is not None and replace(stored, pool_sha256="") != spec:
         raise Refused(
-            f"{directory} holds another data set: {_differences(found, spec)}",
+            f"{directory} holds another data set: {_differences(stored, spec)}",
             hint="use the settings of that set (base images are --pool), choose another directory, or remove it",
         )
     return read_manifest(directory)
@@ -469,12 +469,12 @@ def _foreign_image(root: Path) -> Path | None:
     return next((path for path in files if os.path.isfile(path)), None)  # noqa: PTH113  # Path.is_file may raise
 
 
-def _differences(found: SetSpec, asked: SetSpec) -> str:
+def _differences(stored: SetSpec, spec: SetSpec) -> str:
     names = [name for name in SetSpec.__dataclass_fields__ if name != "pool_sha256"]
     return ", ".join(
-        f"{name.replace('_', ' ')} {_plain(getattr(found, name))}, not {_plain(getattr(asked, name))}"
+        f"{name.replace('_', ' ')} {_plain(getattr(stored, name))}, not {_plain(getattr(spec, name))}"
         for name in names
-        if getattr(found, name) != getattr(asked, name)
+        if getattr(stored, name) != getattr(spec, name)
     )
 
 
@@ -494,24 +494,24 @@ def _trouble(error: OSError, directory: Path) -> LoaderprobeError:
 
 
 def _make(
-    directory: Path, asked: SetSpec, count: int, processes: int, progress: OnImages, on_base_image: OnImages
+    directory: Path, request: SetSpec, count: int, processes: int, progress: OnImages, on_base_image: OnImages
 ) -> None:
     # Checked again under the lock: another process may have made or enlarged the set.
-    manifest = _known(directory, asked)
+    manifest = _known(directory, request)
     if manifest is not None:
         if is_whole(directory, manifest, count):
             return
         # A complete set never shrinks, not even when it is repaired.
         count = max(count, manifest.images)
-    enough = partial(check_space, directory, asked.layout, folders=asked.classes)
+    enough = partial(check_space, directory, request.layout, folders=request.classes)
     if manifest is None and not (directory / "train").exists():
         # At once, whatever number is asked for.
-        enough(expected_mean(asked), count, asked.files(count))
+        enough(expected_mean(request), count, request.files(count))
     journal = Journal(directory)
-    whole, beyond = take_inventory(directory, asked, manifest, journal, count)
-    missing = [number for number in range(asked.files(count)) if number not in whole]
-    images = sum(len(asked.images_in(number, count)) for number in missing)
-    pool, spec = _pool_of(directory, asked, processes, on_base_image)
+    whole, beyond = take_inventory(directory, request, manifest, journal, count)
+    missing = [number for number in range(request.files(count)) if number not in whole]
+    images = sum(len(request.images_in(number, count)) for number in missing)
+    pool, spec = _pool_of(directory, request, processes, on_base_image)
     enough(pool.mean_bytes, images, len(missing))
     journal.begin([*whole.values(), *beyond])
     for number in range(min(spec.classes if spec.layout == FILES else 1, count)):
@@ -520,14 +520,14 @@ def _make(
     done = sum(entry.images for entry in whole.values())
     progress(done, count)
 
-    def found(entries: list[Entry]) -> None:
+    def report(entries: list[Entry]) -> None:
         nonlocal done
         whole.update({entry.number: entry for entry in entries})
         done += sum(entry.images for entry in entries)
         progress(done, count)
 
     work = Work(directory=directory, spec=spec, pool=pool, images=count)
-    work.write(missing, processes, found, journal)
+    work.write(missing, processes, report, journal)
     complete(spec.layout, directory / "train")
     manifest = _manifest_of(spec, count, [whole[number] for number in range(spec.files(count))])
     write_atomically(directory / MANIFEST, encode(KIND, manifest))
@@ -545,34 +545,34 @@ def _manifest_of(spec: SetSpec, count: int, files: Sequence[Entry]) -> Manifest:
     )
 
 
-def _pool_of(directory: Path, asked: SetSpec, processes: int, on_base_image: OnImages) -> tuple[Pool, SetSpec]:
+def _pool_of(directory: Path, request: SetSpec, processes: int, on_base_image: OnImages) -> tuple[Pool, SetSpec]:
     """The pool of the set, made only once: another machine's arithmetic might paint it slightly differently.
 
     The same set in another layout beside it has the same.
     """
-    found = read_spec(directory)
-    if found is not None:
-        return load_pool(directory / POOL, found.pool_sha256), found
-    beside = _pool_beside(directory.parent, asked)
+    stored = read_spec(directory)
+    if stored is not None:
+        return load_pool(directory / POOL, stored.pool_sha256), stored
+    beside = _pool_beside(directory.parent, request)
     if beside is not None:
         pool = beside
     elif processes == 1:
-        pool = build_pool(asked, map, on_base_image)
+        pool = build_pool(request, map, on_base_image)
     else:
         with process_pool(processes) as executor:
-            pool = build_pool(asked, executor.map, on_base_image)
+            pool = build_pool(request, executor.map, on_base_image)
     write_atomically(directory / POOL, data := pool.encoded())
-    spec = replace(asked, pool_sha256=hashlib.sha256(data).hexdigest())
+    spec = replace(request, pool_sha256=hashlib.sha256(data).hexdigest())
     write_atomically(directory / SPEC, encode(f"{KIND}-spec", spec))
     return pool, spec
 
 
-def _pool_beside(root: Path, asked: SetSpec) -> Pool | None:
+def _pool_beside(root: Path, spec: SetSpec) -> Pool | None:
     for layout in (FILES, *LAYOUTS):
-        other = replace(asked, layout=layout, shard_images=0)
-        found = read_spec(other.directory(root))
-        if found is not None and replace(found, pool_sha256="", shard_images=0) == other:
-            return load_pool(other.directory(root) / POOL, found.pool_sha256)
+        sibling = replace(spec, layout=layout, shard_images=0)
+        stored = read_spec(sibling.directory(root))
+        if stored is not None and replace(stored, pool_sha256="", shard_images=0) == sibling:
+            return load_pool(sibling.directory(root) / POOL, stored.pool_sha256)
     return None
 
 
@@ -589,13 +589,13 @@ def verify_set(directory: Path, progress: OnImages) -> dict[str, str]:
         ) from error
     if manifest is None:
         return {MANIFEST: "missing: the set is not complete"}
-    found = {}
+    troubles = {}
     for number, (size, digest) in enumerate(zip(manifest.size_bytes, manifest.xxh3, strict=True)):
         path = manifest.spec.path(number)
         if trouble := _verify_trouble(directory / path, size, digest):
-            found[path] = trouble
+            troubles[path] = trouble
         progress(number + 1, len(manifest.size_bytes))
-    return found
+    return troubles
 
 
 def _verify_trouble(path: Path, size: int, digest: str) -> str:

@@ -105,15 +105,15 @@ def spectra(planes: Sequence[Plane], frame: Frame) -> tuple[Spectrum, ...]:
     """
     # The minimum coded unit, in samples (T.81 A.2).
     wide, high = (SIDE * factor for factor in frame.factors(0))
-    found = []
+    transforms = []
     for component, plane in enumerate(planes):
         padded = np.pad(plane, ((0, -frame.height % high), (0, -frame.width % wide)), "edge")
         horizontal, vertical = frame.factors(component)
         across, down = frame.factors(0)[0] // horizontal, frame.factors(0)[1] // vertical
         if (across, down) != (1, 1):
             padded = padded.reshape(padded.shape[0] // down, down, -1, across).mean((1, 3))
-        found.append(_dct(padded, horizontal, vertical))
-    return tuple(found)
+        transforms.append(_dct(padded, horizontal, vertical))
+    return tuple(transforms)
 
 
 def _dct(plane: Plane, horizontal: int, vertical: int) -> Spectrum:
@@ -183,12 +183,12 @@ def _code_sizes(frequencies: Sequence[int]) -> list[int]:
     heap = [(frequencies[symbol], -symbol) for symbol in members]
     heapq.heapify(heap)
     while len(heap) > 1:
-        first, one = heapq.heappop(heap)
-        second, other = heapq.heappop(heap)
-        members[-other] += members.pop(-one)
-        for symbol in members[-other]:
+        first, rarest = heapq.heappop(heap)
+        second, next_rarest = heapq.heappop(heap)
+        members[-next_rarest] += members.pop(-rarest)
+        for symbol in members[-next_rarest]:
             sizes[symbol] += 1
-        heapq.heappush(heap, (first + second, other))
+        heapq.heappush(heap, (first + second, next_rarest))
     return sizes
 
 
@@ -231,7 +231,7 @@ class Tokens:
     def codes(self) -> list[HuffmanCode]:
         """DC and AC of each pair of tables: the best for these tokens."""
         symbols = (self.symbol[self.code == number] for number in range(int(self.code.max()) + 1))
-        return [best_code(np.bincount(each, minlength=SYMBOLS)) for each in symbols]
+        return [best_code(np.bincount(group, minlength=SYMBOLS)) for group in symbols]
 
     def bits(self, codes: Sequence[HuffmanCode]) -> int:
         """Length of the scan in these codes."""
@@ -246,38 +246,38 @@ def tokens(blocks: NDArray[np.int16], component: Ints, table: Ints) -> Tokens:
     16, and its category; sixteen zeros have a token of their own, and so has the end of a block that ends in zeros.
     """
     difference = np.empty((len(blocks), 1), np.int64)
-    for each in np.unique(component):
-        mine = component == each
+    for number in np.unique(component):
+        mine = component == number
         difference[mine, 0] = np.diff(blocks[mine, 0].astype(np.int64), prepend=0)
     ends = blocks[:, 63:] == 0
     block, position = np.nonzero(np.hstack([np.ones_like(ends), blocks[:, 1:] != 0, ends]))
     value = np.hstack([difference, blocks[:, 1:], np.zeros_like(difference)])[block, position]
     zeros = np.where(position % 64, np.diff(position, prepend=0) - 1, 0)
     index = np.repeat(np.arange(len(block)), 1 + (zeros >> 4))
-    own = np.diff(index, append=len(block)) > 0
+    has_value = np.diff(index, append=len(block)) > 0
     symbol = (zeros & 15) << 4 | CATEGORY[np.abs(value)]
     return Tokens(
         code=(2 * table[block] + (position > 0))[index],
-        symbol=np.where(own, symbol[index], SIXTEEN_ZEROS),
-        value=np.where(own, value[index], 0),
+        symbol=np.where(has_value, symbol[index], SIXTEEN_ZEROS),
+        value=np.where(has_value, value[index], 0),
     )
 
 
-def pack(found: Tokens, codes: Sequence[HuffmanCode]) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+def pack(tokens: Tokens, codes: Sequence[HuffmanCode]) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
     """(scan, free): the coded bytes without stuffing, padded with ones (F.1.2.3), and the mask of free bits in them.
 
     A negative value is appended less one (F.1.2.1.1). Free are the bits appended to each AC code (see `Encoded`).
     """
-    size = found.symbol & 15
-    code: Words = np.stack([each.codes for each in codes])[found.code, found.symbol]
-    length: Ints = np.stack([each.lengths for each in codes])[found.code, found.symbol] + size
-    appended: Ints = np.where(found.value < 0, found.value + (1 << size) - 1, found.value)
+    size = tokens.symbol & 15
+    code: Words = np.stack([table.codes for table in codes])[tokens.code, tokens.symbol]
+    length: Ints = np.stack([table.lengths for table in codes])[tokens.code, tokens.symbol] + size
+    appended: Ints = np.where(tokens.value < 0, tokens.value + (1 << size) - 1, tokens.value)
     bits: Words = code << size.astype(np.uint64) | appended.astype(np.uint64)
-    free: Ints = np.where(found.code % 2, (1 << size) - 1, 0)
+    free: Ints = np.where(tokens.code % 2, (1 << size) - 1, 0)
     end = np.cumsum(length)
     start, total = end - length, int(end[-1])
     scan, mask = (
-        _bytes(each, start, length, total)[: (total + 7) // 8].copy() for each in (bits, free.astype(np.uint64))
+        _bytes(words, start, length, total)[: (total + 7) // 8].copy() for words in (bits, free.astype(np.uint64))
     )
     if total % 8:
         scan[-1] |= 0xFF >> total % 8
@@ -361,10 +361,10 @@ def scan_tokens(spectrum: Sequence[Spectrum], frame: Frame) -> Tokens:
     return tokens(blocks, component, table)
 
 
-def encoded(found: Tokens, frame: Frame) -> Encoded:
+def encoded(tokens: Tokens, frame: Frame) -> Encoded:
     """The file of these tokens with its own Huffman tables, as nearly all files of ImageNet have."""
-    codes = found.codes()
-    scan, free = pack(found, codes)
+    codes = tokens.codes()
+    scan, free = pack(tokens, codes)
     application = segment(APP14, ADOBE) if frame.components == 4 else segment(APP0, JFIF)
     return Encoded(
         start=START_OF_IMAGE + application, tables=_tables(frame, codes), scan=_words(scan), free=_words(free),
@@ -376,10 +376,10 @@ def _words(data: NDArray[np.uint8]) -> Words:
     return np.concatenate([data, np.zeros(-len(data) % 8, np.uint8)]).view("<u8")
 
 
-def encoded_size(found: Tokens, frame: Frame) -> int:
+def encoded_size(tokens: Tokens, frame: Frame) -> int:
     """Bytes of the file of these tokens, with the byte stuffing of evenly distributed bytes."""
-    codes = found.codes()
-    scan = found.bits(codes) // 8 + 1
+    codes = tokens.codes()
+    scan = tokens.bits(codes) // 8 + 1
     return len(START_OF_IMAGE + segment(APP0, JFIF) + END_OF_IMAGE + _tables(frame, codes)) + scan + scan // 256
 
 
@@ -392,7 +392,7 @@ def _tables(frame: Frame, codes: Sequence[HuffmanCode]) -> bytes:
     for number, code in enumerate(codes):
         # The high half says whether a table is for AC (T.81 B.2.4.2).
         parts.append(segment(HUFFMAN, bytes([number % 2 << 4 | number // 2, *code.counts, *code.symbols])))
-    selectors = b"".join(bytes([each + 1, frame.table_of(each) * 0x11]) for each in range(frame.components))
+    selectors = b"".join(bytes([number + 1, frame.table_of(number) * 0x11]) for number in range(frame.components))
     # T.81 B.2.3: all of 64 coefficients, no successive approximation.
     parts.append(segment(SCAN, bytes([frame.components]) + selectors + b"\0\x3f\0"))
     return b"".join(parts)

@@ -65,14 +65,14 @@ class SetSpec:
         """Of so many images, those that are read in sequence, and the number of their file."""
         for number in range(self.files(images)):
             inside = self.images_in(number, images)
-            each = (LAYOUTS[self.layout].block if self.layout in LAYOUTS else 0) or len(inside)
-            for first in range(0, len(inside), each):
-                yield number, inside[first : first + each]
+            size = (LAYOUTS[self.layout].block if self.layout in LAYOUTS else 0) or len(inside)
+            for first in range(0, len(inside), size):
+                yield number, inside[first : first + size]
 
     def images_in(self, number: int, images: int) -> range:
         """The images in file `number` of a set of so many."""
-        each = self.shard_images or images
-        return range(number * each, min((number + 1) * each, images))
+        per_file = self.shard_images or images
+        return range(number * per_file, min((number + 1) * per_file, images))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,15 +41,15 @@ ODDITIES: dict[OddityName, range] = {
 
 def parse_oddities(text: str) -> tuple[OddityName, ...]:
     """The names of a comma-separated list, in their own order; `all` is all. Raises BadValue."""
-    asked = {item.strip() for item in text.split(",") if item.strip()}
-    if unknown := sorted(asked - {*NAMES, "all"}):
+    names = {item.strip() for item in text.split(",") if item.strip()}
+    if unknown := sorted(names - {*NAMES, "all"}):
         raise BadValue(f"'{unknown[0]}' is not an oddity", hint=f"use {join_words(list(NAMES))}, or all")
-    return NAMES if "all" in asked else tuple(name for name in NAMES if name in asked)
+    return NAMES if "all" in names else tuple(name for name in NAMES if name in names)
 
 
-def content_at(index: int, asked: Sequence[OddityName]) -> OddityName | None:
+def content_at(index: int, oddities: Sequence[OddityName]) -> OddityName | None:
     """The odd content that image `index` has, if any: png before cmyk before grey."""
-    return next((name for name in ("png", "cmyk", "grey") if name in asked and index in ODDITIES[name]), None)
+    return next((name for name in ("png", "cmyk", "grey") if name in oddities and index in ODDITIES[name]), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,20 +61,20 @@ class Segments:
     icc: bytes = b""
 
     @classmethod
-    def made(cls, asked: Sequence[OddityName]) -> Segments:
+    def made(cls, oddities: Sequence[OddityName]) -> Segments:
         return cls(
-            exif=tuple(map(_exif, range(1, 9))) if "exif" in asked else (),
-            icc=_profile() if "icc" in asked else b"",
+            exif=tuple(map(_exif, range(1, 9))) if "exif" in oddities else (),
+            icc=_profile() if "icc" in oddities else b"",
         )
 
-    def at(self, index: int, asked: Sequence[OddityName]) -> bytes:
+    def at(self, index: int, oddities: Sequence[OddityName]) -> bytes:
         """The extra segments of image `index`."""
-        found = b""
-        if "exif" in asked and index in ODDITIES["exif"]:
-            found += self.exif[index // ODDITIES["exif"].step % len(self.exif)]
-        if "icc" in asked and index in ODDITIES["icc"]:
-            found += self.icc
-        return found
+        extra = b""
+        if "exif" in oddities and index in ODDITIES["exif"]:
+            extra += self.exif[index // ODDITIES["exif"].step % len(self.exif)]
+        if "icc" in oddities and index in ODDITIES["icc"]:
+            extra += self.icc
+        return extra
 
 
 def _exif(orientation: int) -> bytes:

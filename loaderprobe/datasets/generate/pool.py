@@ -158,10 +158,10 @@ class BaseImage:
         low, high, knob = 0.0, 1.0, 0.5
         best: tuple[float, Tokens] | None = None
         for _ in range(MOST_TRIES):
-            found = self.tokens(knob)
-            error = math.log(encoded_size(found, self._frame) / target_bytes)
+            tokens = self.tokens(knob)
+            error = math.log(encoded_size(tokens, self._frame) / target_bytes)
             if best is None or abs(error) < abs(best[0]):
-                best = error, found
+                best = error, tokens
             if abs(error) <= CLOSE_ENOUGH:
                 break
             low, high = (knob, high) if error < 0 else (low, knob)
@@ -226,8 +226,8 @@ def draws(resolution: str, count: int, rng: np.random.Generator, *, components: 
     samplings, qualities and sizes in their shares.
     """
     table = [draw for draw in _table() if draw.frame.components == (1 if components == 1 else 3)]
-    places = (np.arange(count) + rng.random()) * len(table) / count
-    chosen = [table[int(place) % len(table)] for place in places]
+    positions = (np.arange(count) + rng.random()) * len(table) / count
+    chosen = [table[int(position) % len(table)] for position in positions]
     if components == 4:
         chosen = [replace(draw, frame=replace(draw.frame, components=4, sampling=(1, 1))) for draw in chosen]
     return chosen if resolution == IMAGENET else [_resized(draw, *_pixels(resolution)) for draw in chosen]
@@ -271,7 +271,7 @@ GOLDEN = 0x9E3779B97F4A7C15
 WHOLE = 1 << 64
 ODD_BASES = 4
 Content = OddityName | None
-Each = Callable[..., Iterable[Any]]
+Mapper = Callable[..., Iterable[Any]]
 """The builtin `map`, or the `map` of an executor."""
 
 
@@ -293,12 +293,12 @@ class Pool:
         if content == "png":
             return self.png
         bits = np.random.SFC64(np.random.SeedSequence([seed, index]))
-        place = ((index + 1) * GOLDEN + seed * 0x632BE59BD9B4E019) % WHOLE
+        point = ((index + 1) * GOLDEN + seed * 0x632BE59BD9B4E019) % WHOLE
         bases = self.bases[content]
         if content is None:
-            base = bases[int(np.searchsorted(self.edges, np.uint64(place), "right"))]
+            base = bases[int(np.searchsorted(self.edges, np.uint64(point), "right"))]
         else:
-            base = bases[place * len(bases) // WHOLE]
+            base = bases[point * len(bases) // WHOLE]
         return base.vary(bits, self.segments.at(index, oddities) if oddities else b"")
 
     def encoded(self) -> bytes:
@@ -306,12 +306,12 @@ class Pool:
         return msgspec.msgpack.encode(self, enc_hook=lambda words: words.astype("<u8", copy=False).tobytes())
 
 
-def build_pool(spec: SetSpec, each: Each, progress: OnImages) -> Pool:
-    """Paint and encode every base image, with `each` to map. Raises BadValue when a mean size is out of their reach."""
+def build_pool(spec: SetSpec, mapper: Mapper, progress: OnImages) -> Pool:
+    """Paint and encode every base image through `mapper`. Raises BadValue when a mean size is out of their reach."""
     wanted = list(_wanted(spec))
     progress(0, len(wanted))
     made: dict[Content, list[Encoded]] = {content: [] for content, _, _ in wanted}
-    for done, (content, base) in enumerate(each(_base, wanted), 1):
+    for done, (content, base) in enumerate(mapper(_base, wanted), 1):
         made[content].append(base)
         progress(done, len(wanted))
     # Neighbours on the circle are of nearly one size, so that few files have nearly the mean of all.
@@ -344,8 +344,8 @@ def expected_mean(spec: SetSpec) -> float:
     """The expected mean size of a file before anything is painted, bytes."""
     if spec.mean_bytes:
         return float(spec.mean_bytes)
-    found = draws(spec.resolution, spec.base_images, _rng(spec.seed, 1))
-    return sum(draw.size_bytes for draw in found) / len(found)
+    chosen = draws(spec.resolution, spec.base_images, _rng(spec.seed, 1))
+    return sum(draw.size_bytes for draw in chosen) / len(chosen)
 
 
 def _rng(*seed: int) -> np.random.Generator:
@@ -358,10 +358,10 @@ def _wanted(spec: SetSpec) -> Iterator[tuple[Content, Draw, list[int]]]:
     contents: list[tuple[Content, int, int]] = [(None, 3, spec.base_images)]
     contents += [(name, count, ODD_BASES) for name, count in (("grey", 1), ("cmyk", 4)) if name in spec.oddities]
     for content, components, count in contents:
-        found = draws(spec.resolution, count, rng, components=components)
-        natural = sum(draw.size_bytes for draw in found) / len(found)
+        chosen = draws(spec.resolution, count, rng, components=components)
+        natural = sum(draw.size_bytes for draw in chosen) / len(chosen)
         scale = spec.mean_bytes / natural if spec.mean_bytes else 1.0
-        for number, draw in enumerate(found):
+        for number, draw in enumerate(chosen):
             scaled = Draw(frame=draw.frame, size_bytes=draw.size_bytes * scale)
             yield content, scaled, [spec.seed, 3, components, number]
 
@@ -382,12 +382,12 @@ def is_pool(path: Path) -> bool:
 def load_pool(path: Path, digest: str) -> Pool:
     """The stored pool. Raises BadValue when its digest differs."""
     try:
-        found = path.read_bytes()
+        encoded = path.read_bytes()
     except OSError as error:
         raise BadValue(f"{path} cannot be read: {error}", hint="remove the data set and generate it again") from error
-    if hashlib.sha256(found).hexdigest() != digest:
+    if hashlib.sha256(encoded).hexdigest() != digest:
         raise BadValue(f"{path} is not the pool of this data set", hint="remove the data set and generate it again")
-    return _decoded(found)
+    return _decoded(encoded)
 
 
 def _decoded(data: bytes) -> Pool:

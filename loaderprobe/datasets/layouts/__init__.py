@@ -40,7 +40,7 @@ class Sample(NamedTuple):
 class SampleReader(Protocol):
     """Reads samples below a directory. What it has open belongs to the process that read first."""
 
-    def read(self, path: str, place: tuple[int, int]) -> Sample:
+    def read(self, path: str, position: tuple[int, int]) -> Sample:
         """The sample of a file at (block, number in the block). Raises BadValue for a damaged file."""
         ...
 
@@ -80,7 +80,7 @@ class Layout:
         """True where one file holds all of a set."""
         return "{" not in self.file
 
-    def place(self, number: int) -> tuple[int, int]:
+    def position_of(self, number: int) -> tuple[int, int]:
         """Of sample `number` of a file."""
         return (number // self.block, number % self.block) if self.block else (0, number)
 
@@ -124,7 +124,7 @@ def blocks(name: str, root: Path, unlisted: OnError = None) -> Iterator[tuple[st
     `unlisted` hears of folders that cannot be listed. Raises what `check_layout` raises, BadValue for a damaged file.
     """
     form = format_of(name)
-    for path, below in found(root, name, unlisted):
+    for path, below in layout_files(root, name, unlisted):
         yield from ((below, number, samples) for number, samples in enumerate(form.counts(path)))
 
 
@@ -145,7 +145,7 @@ def damage(path: Path, *errors: type[Exception]) -> Iterator[None]:
         raise BadValue(f"{path} is damaged: {error}", hint="write it again, or leave it out") from error
 
 
-def found(root: Path, name: str, unlisted: OnError = None) -> Iterator[tuple[Path, str]]:
+def layout_files(root: Path, name: str, unlisted: OnError = None) -> Iterator[tuple[Path, str]]:
     """The files below a directory that hold a layout, each with its path below it."""
     paths = (Path(folder, file) for folder, _, files in walk(root, onerror=unlisted) for file in files)
     for path in sorted(path for path in paths if path.match(LAYOUTS[name].mark)):
@@ -155,8 +155,8 @@ def found(root: Path, name: str, unlisted: OnError = None) -> Iterator[tuple[Pat
 def batched(samples: Iterable[T], count: int) -> Iterator[list[T]]:
     """At most so many at a time, as itertools has it from Python 3.12 on."""
     rest = iter(samples)
-    while some := list(islice(rest, count)):
-        yield some
+    while batch := list(islice(rest, count)):
+        yield batch
 
 
 def named(columns: Mapping[Any, T], names: Sequence[str], default: T) -> T:

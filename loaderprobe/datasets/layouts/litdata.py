@@ -13,7 +13,7 @@ from mmap import ACCESS_READ, MADV_WILLNEED, mmap
 from pathlib import Path
 from typing import Any
 
-from loaderprobe.datasets.layouts import INDEX, Sample, damage, found
+from loaderprobe.datasets.layouts import INDEX, Sample, damage, layout_files
 from loaderprobe.datasets.layouts.mds import count_of, indexed, offsets_of, sample_of
 from loaderprobe.errors import BadValue
 from loaderprobe.store.codec import write_atomically
@@ -36,7 +36,7 @@ def complete(root: Path) -> None:
     """The index of all chunks, by which litdata finds them."""
     chunks = [
         {"chunk_bytes": path.stat().st_size, "chunk_size": count_of(path), "dim": None, "filename": name}
-        for path, name in found(root, "litdata")
+        for path, name in layout_files(root, "litdata")
     ]
     index = {"chunks": chunks, "config": CONFIG, "updated_at": "0"}
     write_atomically(root / INDEX, json.dumps(index).encode())
@@ -51,13 +51,13 @@ class Reader:
         self._offsets: tuple[int, ...] = ()
         self._kinds: list[str] = []
 
-    def read(self, path: str, place: tuple[int, int]) -> Sample:
+    def read(self, path: str, position: tuple[int, int]) -> Sample:
         """Raises BadValue for a damaged chunk, and for rows that hold no plain images."""
         with damage(self._root / path, OSError, struct.error, ValueError, LookupError):
             if path != self._path:
                 self._open(self._root / path)
                 self._path = path
-            begin, end = self._offsets[place[1] : place[1] + 2]
+            begin, end = self._offsets[position[1] : position[1] + 2]
             columns = range(len(self._kinds))
             return sample_of(self._chunk[begin:end], columns, self._kinds, [None] * len(self._kinds))
 

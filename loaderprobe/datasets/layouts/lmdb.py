@@ -23,9 +23,9 @@ TOGETHER = 256
 def write(samples: Iterable[Sample], path: Path) -> None:
     """In the order of keys, so that pages are full."""
     with lmdb.open(str(path), subdir=False, map_size=MOST_BYTES, lock=False) as environment:
-        for some in batched(enumerate(samples), TOGETHER):
+        for batch in batched(enumerate(samples), TOGETHER):
             with environment.begin(write=True) as transaction:
-                for number, sample in some:
+                for number, sample in batch:
                     transaction.put(f"{number:08}_{sample.label}".encode(), sample.image, append=True)
 
 
@@ -46,8 +46,8 @@ _opened: WeakValueDictionary[tuple[int, Path], _Database] = WeakValueDictionary(
 
 
 def _database(path: Path) -> _Database:
-    found = _opened.get((os.getpid(), path)) or _Database(path)
-    return _opened.setdefault((os.getpid(), path), found)
+    database = _opened.get((os.getpid(), path)) or _Database(path)
+    return _opened.setdefault((os.getpid(), path), database)
 
 
 class Reader:
@@ -56,12 +56,12 @@ class Reader:
     def __init__(self, root: Path) -> None:
         self._root, self._database = root, dict[str, _Database]()
 
-    def read(self, path: str, place: tuple[int, int]) -> Sample:
+    def read(self, path: str, position: tuple[int, int]) -> Sample:
         """Raises BadValue for a damaged database."""
         if path not in self._database:
             self._database[path] = _database(self._root / path)
         database = self._database[path]
-        key = database.keys[place[0]]
+        key = database.keys[position[0]]
         with database.environment.begin() as transaction:
             return Sample(key.decode(errors="replace"), transaction.get(key), class_of(key.rpartition(b"_")[2]))
 

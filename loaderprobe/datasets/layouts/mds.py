@@ -13,7 +13,7 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
-from loaderprobe.datasets.layouts import INDEX, LABELS, Sample, damage, found, named
+from loaderprobe.datasets.layouts import INDEX, LABELS, Sample, damage, layout_files, named
 from loaderprobe.store.codec import write_atomically
 
 COLUMNS = {
@@ -71,7 +71,7 @@ def sample_of(row: bytes, names: Iterable[Any], kinds: Sequence[str], sizes: Seq
 
 def write(samples: Iterable[Sample], path: Path) -> None:
     """A shard is made in memory, as its offsets come first."""
-    rows = [struct.pack("<I", len(each.image)) + each.image + struct.pack("<q", each.label) for each in samples]
+    rows = [struct.pack("<I", len(sample.image)) + sample.image + struct.pack("<q", sample.label) for sample in samples]
     path.write_bytes(indexed(rows, json.dumps(COLUMNS, sort_keys=True).encode()))
 
 
@@ -80,7 +80,7 @@ def complete(root: Path) -> None:
     shards = [
         COLUMNS | {"samples": count_of(path), "zip_data": None}
         | {"raw_data": {"basename": path.name, "bytes": path.stat().st_size, "hashes": {}}}
-        for path, _ in found(root, "mds")
+        for path, _ in layout_files(root, "mds")
     ]  # fmt: skip
     write_atomically(root / INDEX, json.dumps({"shards": shards, "version": 2}).encode())
 
@@ -91,15 +91,15 @@ class Reader:
     def __init__(self, root: Path) -> None:
         self._root = root
 
-    def read(self, path: str, place: tuple[int, int]) -> Sample:
+    def read(self, path: str, position: tuple[int, int]) -> Sample:
         """Raises BadValue for a damaged shard."""
         with damage(self._root / path, struct.error, ValueError, LookupError):
             with (self._root / path).open("rb", buffering=0) as file:
                 offsets = offsets_of(file)
                 columns = json.loads(file.read(offsets[0] - file.tell()))
-                file.seek(offsets[place[0]])
-                data = file.read(offsets[place[0] + 1] - file.tell())
-            return sample_of(data, *(columns[f"column_{each}"] for each in ("names", "encodings", "sizes")))
+                file.seek(offsets[position[0]])
+                data = file.read(offsets[position[0] + 1] - file.tell())
+            return sample_of(data, *(columns[f"column_{kind}"] for kind in ("names", "encodings", "sizes")))
 
 
 def counts(path: Path) -> list[int]:

@@ -26,8 +26,8 @@ DAMAGE = (pa.ArrowException, OSError, LookupError, TypeError, ValueError)
 def write(samples: Iterable[Sample], path: Path) -> None:
     """Encoded images do not get smaller, so they are stored as they are, a hundred a row group."""
     with pq.ParquetWriter(path, SCHEMA, compression="none", use_dictionary=False) as writer:
-        for some in batched(samples, LAYOUTS["parquet"].block):
-            rows = [{"image": {"bytes": each.image, "path": f"{each.name}.jpg"}, "label": each.label} for each in some]
+        for batch in batched(samples, LAYOUTS["parquet"].block):
+            rows = [{"image": {"bytes": image, "path": f"{name}.jpg"}, "label": label} for name, image, label in batch]
             writer.write_table(pa.Table.from_pylist(rows, SCHEMA))
 
 
@@ -62,16 +62,16 @@ class Reader:
     def __init__(self, root: Path) -> None:
         self._root, self._path, self._group = root, "", -1
 
-    def read(self, path: str, place: tuple[int, int]) -> Sample:
+    def read(self, path: str, position: tuple[int, int]) -> Sample:
         """Raises BadValue for a damaged file."""
         with damage(self._root / path, *DAMAGE):
             if path != self._path:
                 self._file, self._columns = _opened(self._root / path)
                 self._path, self._group = path, -1
-            if place[0] != self._group:
-                rows = self._file.read_row_group(place[0], self._columns, use_threads=False)
-                self._rows, self._group = rows.select(self._columns), place[0]
-            (row,) = self._rows.slice(place[1], 1).to_pylist()
+            if position[0] != self._group:
+                rows = self._file.read_row_group(position[0], self._columns, use_threads=False)
+                self._rows, self._group = rows.select(self._columns), position[0]
+            (row,) = self._rows.slice(position[1], 1).to_pylist()
             return sample_of(*row.values())
 
 

@@ -64,13 +64,13 @@ class Reader:
     def __init__(self, root: Path) -> None:
         self._root, self._path, self._next = root, "", 0
 
-    def read(self, path: str, place: tuple[int, int]) -> Sample:
+    def read(self, path: str, position: tuple[int, int]) -> Sample:
         """Samples before it are read and dropped. Raises BadValue for a damaged shard."""
-        if path != self._path or place[1] < self._next:
+        if path != self._path or position[1] < self._next:
             self._path, self._next, self._samples = path, 0, samples_in(self._root / path)
         for sample in self._samples:
             self._next += 1
-            if self._next > place[1]:
+            if self._next > position[1]:
                 return sample
         self._path = ""
         raise BadValue(
@@ -82,4 +82,4 @@ def counts(path: Path) -> list[int]:
     """A block a shard."""
     with damage(path, *DAMAGE), tarfile.open(path) as tar:
         groups = groupby(filter(tarfile.TarInfo.isfile, tar), _key)
-        return [sum(any(_suffix(each) in IMAGE_SUFFIXES and each.size for each in some) for _, some in groups)]
+        return [sum(any(_suffix(file) in IMAGE_SUFFIXES and file.size for file in group) for _, group in groups)]

@@ -81,7 +81,7 @@ class Stream(IterableDataset[Any]):
                 image = DECODERS[spec.decoder](encoded)
             except NOT_DECODED as error:
                 # What was seen to be damaged before is left out of what torch reads, but not of the shards.
-                left_out = ", ".join(each.path for each in self._shards.skipped[:3])
+                left_out = ", ".join(file.path for file in self._shards.skipped[:3])
                 raise BadValue(
                     f"an image in {self._shards.root} cannot be decoded by {spec.decoder}: {error}",
                     hint=f"--loader torch leaves out what is damaged ({left_out}); write the shards without it"

@@ -42,9 +42,9 @@ class EnergonLoader(StreamLoader):
                 hint="`energon prepare --fix-duplicates` writes other names into the shards, or use another loader",
             ) from error
         # Ranks have shards of their own already.
-        own = WorkerConfig(rank=0, world_size=1, num_workers=workers)
-        samples = CrudeWebdataset(EPath(folder), split_part="train", training=False, worker_config=own, decoder=None)
-        return SimpleSavableDatasetWrapper(samples.build(), own, cache_pool=None)
+        single = WorkerConfig(rank=0, world_size=1, num_workers=workers)
+        samples = CrudeWebdataset(EPath(folder), split_part="train", training=False, worker_config=single, decoder=None)
+        return SimpleSavableDatasetWrapper(samples.build(), single, cache_pool=None)
 
     @staticmethod
     def encoded(opened: Any) -> Iterator[Encoded]:
