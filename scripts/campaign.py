@@ -441,7 +441,7 @@ def attempt(this: Try, fault: Fault) -> None:
         this.said += f"\n--- resumed\n{said}"
 
 
-def tried(fault: str, seed: int, images: Path, logs: Path) -> Try:
+def run_try(fault: str, seed: int, images: Path, logs: Path) -> Try:
     folder = Path(tempfile.mkdtemp(prefix="campaign-"))
     this = Try(fault=fault, seed=seed, folder=folder, images=folder / "images", random=random.Random(f"{fault} {seed}"))
     shutil.copytree(images, this.images)
@@ -512,7 +512,7 @@ def main() -> int:
         for fault in possible(chosen.only or FAULTS):
             tries: list[Try] = []
             for seed in range(chosen.seed, chosen.seed + chosen.tries):
-                this = tried(fault, seed, Path(data) / "64x64", chosen.logs)
+                this = run_try(fault, seed, Path(data) / "64x64", chosen.logs)
                 tries.append(this)
                 wrong = [*this.wrong, *this.left, *([f"{this.lost} lost"] if this.lost else [])]
                 good = good and not wrong

@@ -99,7 +99,7 @@ def share(happened: Sequence[bool]) -> str:
     return f"{sum(happened)} of {len(happened)}"
 
 
-def tried(chosen: argparse.Namespace, noise: Sequence[float]) -> bool:
+def report(chosen: argparse.Namespace, noise: Sequence[float]) -> bool:
     """A line for each number of rounds; True where all that is promised holds."""
     good, count = True, chosen.pairs
     for rounds in chosen.rounds:
@@ -202,7 +202,7 @@ def made(chosen: argparse.Namespace) -> bool:
     std = math.sqrt(mean([deviation**2 for deviation in noise]))
     print(f"{len(noise)} rounds vary by {100 * std:.1f} % (standard deviation); {chosen.rows} configurations a sweep")
     print(f"rounds{'null fail':>14}{'-10 % in all':>14}{'-10 % in one':>14}")
-    return tried(chosen, noise)
+    return report(chosen, noise)
 
 
 PARTS = {"made": made, "drift": drift}

@@ -94,7 +94,7 @@ def differences(plain: Outcome, watched: Outcome) -> list[str]:
     return [*(["output"] if not watched[1].startswith(plain[1]) else []), *sorted(files)]
 
 
-def tried(words: list[str], root: Path, budget: str) -> tuple[list[str], str]:
+def changes_of(words: list[str], root: Path, budget: str) -> tuple[list[str], str]:
     """What `run` changed of one script, and what is shown of it."""
     folders = [root / name for name in ("plain", "again", "watched")]
     for folder in folders:
@@ -125,7 +125,7 @@ def main() -> int:
         make_data(root)
         for name, row in rows.items():
             script, *words = shlex.split(row["script"].replace("IMAGES", str(root / "images")))
-            changed, shown = tried([str((chosen.examples / script).resolve()), *words], root / name, chosen.budget)
+            changed, shown = changes_of([str((chosen.examples / script).resolve()), *words], root / name, chosen.budget)
             harmed |= bool(changed)
             print(f"{name:22} {'CHANGED: ' + ', '.join(changed) if changed else 'as without'}  {shown}", flush=True)
     return int(harmed)

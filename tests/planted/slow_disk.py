@@ -119,7 +119,7 @@ def slow_disk(
         if not planted.how:
             raise CannotPlant(kind, planted.reasons)
         fill(Path(planted.fill))
-        yield _made(order, planted, verify)
+        yield _cold_disk(order, planted, verify)
 
 
 @contextmanager
@@ -152,7 +152,7 @@ def guarded(order: Order) -> Iterator[Planted]:
         raise LoaderprobeError(f"the guardian of a slow disk in {order.scratch} failed with code {code}")
 
 
-def _made(order: Order, planted: Planted, verify: bool) -> SlowDisk:
+def _cold_disk(order: Order, planted: Planted, verify: bool) -> SlowDisk:
     """The disk, its files cold."""
     fill, members = Path(planted.fill), Path(planted.members) if planted.members else None
     if members:
