@@ -285,7 +285,7 @@ class Experiments:
         return median(self.alone.values()) if self.alone else None
 
     @property
-    def most(self) -> float:
+    def most_gain(self) -> float:
         """The most that any input can gain: compute alone over training; infinite where that is not known."""
         if self.compute is None or not self.end_to_end:
             return math.inf
@@ -353,10 +353,10 @@ class Experiments:
     def free_input_speedup(self) -> float:
         """By the formula of the loop; at most, where that did not predict training."""
         if self.in_training:
-            return self.most
+            return self.most_gain
         loop = replace(self.loop, overhead_s=0.0)
         free = [loop.end_to_end(math.inf, self.alone[n]) / rate for n, rate in self.predicted.items()]
-        return min(median(free), self.most) if free else math.inf
+        return min(median(free), self.most_gain) if free else math.inf
 
 
 # The loader without one resource after the other: by experiment, else by what batches cost their workers.
@@ -625,41 +625,41 @@ def _storage_has_spare(trials: Experiments, ceiling: StorageCeiling | None) -> b
     """
     if trials.cost is None or not trials.cost.wall_s or not trials.loader:
         return False
-    measurement, most = trials.measurement, trials.loop.storage_images_per_s
+    measurement, ceiling_per_s = trials.measurement, trials.loop.storage_images_per_s
     if measurement.is_remote and (phase := ceiling.at(measurement.config.readers) if ceiling else None):
-        most = phase.files_per_s  # at least, where the cores were the limit of the probe
+        ceiling_per_s = phase.files_per_s  # at least, where the cores were the limit of the probe
     waited_s = trials.cost.waited_s("network" if measurement.is_remote else "storage", "most")
     waiting = max(1, trials.loop.workers) * waited_s / trials.cost.wall_s
     fastest = max(trials.loader.values())
-    return thresholds.OPEN_LEAD * waiting <= 1 and thresholds.OPEN_LEAD * fastest <= most < math.inf
+    return thresholds.OPEN_LEAD * waiting <= 1 and thresholds.OPEN_LEAD * fastest <= ceiling_per_s < math.inf
 
 
 def _loop(measurement: Measurement, made: Sequence[Segment], ceiling: StorageCeiling | None) -> Loop:
     phase, _ = ceiling_phase(measurement, ceiling)
     images = sum(s.steps * s.batch_size for s in made if s.delivered_bytes)
     bytes_per_image = sum(s.delivered_bytes or 0 for s in made) / images if images else 0.0
-    most = phase.bw_bytes if phase else math.inf
+    bytes_per_s = phase.bw_bytes if phase else math.inf
     cost = worker_cost(measurement.worker_batches, made)
     if measurement.is_remote:
         bytes_per_image = measurement.sample_bytes or 0.0
     elif not images and cost is not None:
         bytes_per_image = cost.read_bytes / cost.images
-        most = phase.moved_bytes_per_s if phase else math.inf
+        bytes_per_s = phase.moved_bytes_per_s if phase else math.inf
     return Loop(
         workers=measurement.workers,
         batch_size=measurement.step_images,
         synchronous=measurement.compute.synchronous,
         overhead_s=parent_overhead_s(made) if measurement.workers else 0.0,
         cores=measurement.cores_available,
-        storage_images_per_s=most / bytes_per_image if bytes_per_image else math.inf,
+        storage_images_per_s=bytes_per_s / bytes_per_image if bytes_per_image else math.inf,
     )
 
 
 def _ratios(trials: Experiments, without: Without, *, failed: bool) -> dict[int, float]:
     """By round: by the formula of the loop; where that failed, at most what the loader itself gains."""
-    predicted, alone, most = trials.predicted, trials.alone, trials.most
+    predicted, alone, most_gain = trials.predicted, trials.alone, trials.most_gain
     if failed:
-        return {n: min(most, max(1.0, rate / trials.loader[n])) for n, rate in without.rates.items()}
+        return {n: min(most_gain, max(1.0, rate / trials.loader[n])) for n, rate in without.rates.items()}
     loop = trials.loop if without.overhead_s is None else replace(trials.loop, overhead_s=without.overhead_s)
     rates = {n: rate for n, rate in without.rates.items() if n in predicted}
-    return {n: min(most, loop.end_to_end(rate, alone[n]) / predicted[n]) for n, rate in rates.items()}
+    return {n: min(most_gain, loop.end_to_end(rate, alone[n]) / predicted[n]) for n, rate in rates.items()}

@@ -261,7 +261,7 @@ def _starves(trials: Experiments, lead: float = thresholds.OPEN_LEAD) -> bool:
 
     Neither figure is a prediction: compute alone over training, and the loader alone over training.
     """
-    free, starved = trials.most, trials.loader_over_training
+    free, starved = trials.most_gain, trials.loader_over_training
     return math.isfinite(free) and starved is not None and free >= lead * max(1.0, starved)
 
 
@@ -405,8 +405,8 @@ def _why_inconclusive(trials: Experiments, prediction_error: float | None, toler
     lead = thresholds.CLEAR_LEAD if trials.is_measured(best) else thresholds.OPEN_LEAD
     for resource, reason in trials.missing.items():
         # Whatever the missing experiment would have shown is at most what a free input would gain.
-        most = min(trials.free_input_speedup, trials.ranges.get(resource, (1.0, math.inf))[1])
-        if most >= thresholds.WORTH and trials.speedups[best].value < most * lead:
+        possible = min(trials.free_input_speedup, trials.ranges.get(resource, (1.0, math.inf))[1])
+        if possible >= thresholds.WORTH and trials.speedups[best].value < possible * lead:
             return _reason("ablation_missing", resource=resource, **reason.because)
     return None
 
@@ -499,17 +499,17 @@ def compute_is_certain(trials: Experiments) -> tuple[Evidence, ...]:
     The files must have been what was asked for: warm ones say nothing of how a loader keeps up with cold ones.
     """
     lead = min(trials.loader.values(), default=0.0) / max(trials.end_to_end.values(), default=1.0)
-    most, alone = input_at_most(trials.measurement), trials.most
+    gain, alone = input_at_most(trials.measurement), trials.most_gain
     # Training that exceeds compute alone saw another state of the machine, which may have made as much of the lead.
     over = max(1.0, median(trials.end_to_end.values() or [0.0]) / (trials.compute or math.inf))
     if trials.met_warm or trials.above_ceiling or "storage" in trials.missing or trials.in_training:
         return ()
-    if lead < thresholds.CERTAIN_LEAD * over**2 or most >= thresholds.WORTH or alone > thresholds.MOST_UNEXPLAINED:
+    if lead < thresholds.CERTAIN_LEAD * over**2 or gain >= thresholds.WORTH or alone > thresholds.MOST_UNEXPLAINED:
         return ()
     how: How | None = "estimated" if trials.estimated_parts else None
     return (
         *evidence_of([("loader_over_training", lead, thresholds.CERTAIN_LEAD)], unit="x", how=how),
-        *evidence_of([("free_input_at_most", most, thresholds.WORTH)], unit="x"),
+        *evidence_of([("free_input_at_most", gain, thresholds.WORTH)], unit="x"),
         *evidence_of([("compute_over_training", alone, thresholds.MOST_UNEXPLAINED)], unit="x", how=how),
     )
 
@@ -521,7 +521,7 @@ def below_compute(trials: Experiments) -> bool:
     """
     # An estimate is only an upper bound here.
     measured = [trials.speedups[name].value for name in _inputs(trials) if trials.is_measured(name)]
-    return trials.in_training and math.inf > trials.most >= thresholds.OPEN_LEAD * max(measured, default=1.0)
+    return trials.in_training and math.inf > trials.most_gain >= thresholds.OPEN_LEAD * max(measured, default=1.0)
 
 
 def cores_shared(trials: Experiments) -> bool:
@@ -530,8 +530,8 @@ def cores_shared(trials: Experiments) -> bool:
     Not where the most that they can have taken from the steps is far less than what free compute would gain.
     """
     busy = (trials.training_cores or 0.0) >= thresholds.CORES_IN_USE_SHARE * trials.loop.cores
-    most = thresholds.OPEN_LEAD * input_at_most(trials.measurement)
-    return "compute" in trials.estimated_parts and busy and trials.speedups["compute"].value < most
+    needed = thresholds.OPEN_LEAD * input_at_most(trials.measurement)
+    return "compute" in trials.estimated_parts and busy and trials.speedups["compute"].value < needed
 
 
 def steps_held_up(measurement: Measurement) -> tuple[Remark, ...]:
@@ -692,9 +692,9 @@ def speedups_among(trials: Experiments) -> dict[ResourceName, Speedup]:
     speedups = {name: of_rounds(ratios).speedup() for name, ratios in trials.among.ratios.items()}
     if not isinstance(ranks_wait_for(trials), SlowHost):
         return speedups
-    most = median(trials.among.host_ratios.values())
-    low = min(most, speedups["straggler"].value)
-    return {**speedups, "imbalance": Speedup(value=most, low=low, high=most, how="estimated", at_most=True)}
+    gain = median(trials.among.host_ratios.values())
+    low = min(gain, speedups["straggler"].value)
+    return {**speedups, "imbalance": Speedup(value=gain, low=low, high=gain, how="estimated", at_most=True)}
 
 
 def _beside_gradients(judgement: Bound, trials: Experiments) -> Facts:

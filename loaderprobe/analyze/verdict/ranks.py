@@ -166,8 +166,8 @@ def same_samples(ranks: Sequence[RankInput]) -> Remark | None:
     read = sum(map(len, files))
     if all(files):
         again = read - len(set().union(*files))
-        most = read * (1 - 1 / size)
-        if again >= READ_BY_ALL * most or (again > FILES_OF_ALL * (size - 1) and all(rank.whole for rank in ranks)):
+        limit = read * (1 - 1 / size)
+        if again >= READ_BY_ALL * limit or (again > FILES_OF_ALL * (size - 1) and all(rank.whole for rank in ranks)):
             return Remark(code="same_samples", facts={"ranks": size, "again": again, "files": read})
         return None
     first = {rank.first for rank in ranks}

@@ -572,13 +572,13 @@ def disk_use(
     all_moved = sum(size or 0 for size in moved) if measurement.storage_counts_reads and None not in moved else None
     share = cold_share(measurement, segments)
     phase, reason = ceiling_phase(measurement, ceiling)
-    most = phase.moved_bytes_per_s if phase else None
+    ceiling_per_s = phase.moved_bytes_per_s if phase else None
     figures = {
         "disk_read_bytes_per_s": None if read is None else read / seconds,
         "cold_fraction": None if share is None else min(1.0, share),  # what is read ahead is in the amplification
         "read_amplification": share if share is not None and share >= thresholds.COLD_AT_LEAST else None,
         "other_read_bytes_per_s": None if read is None or all_moved is None else max(0, all_moved - read) / seconds,
-        "disk_ceiling_fraction": read / seconds / most if read is not None and most else None,
+        "disk_ceiling_fraction": read / seconds / ceiling_per_s if read is not None and ceiling_per_s else None,
     }
     uncounted = Remark(code="reads_not_counted")
     why = {
