@@ -285,8 +285,8 @@ def _notes_of_all(ranks: Sequence[TraceRank]) -> Iterable[Remark]:
         yield Remark(code="ranks_missing", facts={"given": float(len(ranks)), "ranks": float(world)})
 
 
-def _gpu(found: Recording, device: int) -> Mapping[str, Any]:
-    listed = found.head.get("deviceProperties")
+def _gpu(recording: Recording, device: int) -> Mapping[str, Any]:
+    listed = recording.head.get("deviceProperties")
     entries = [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
     return next((entry for entry in entries if entry.get("id") == device), {})
 

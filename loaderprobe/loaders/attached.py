@@ -143,8 +143,8 @@ class ScriptHooks(Protocol):
         """torch makes an iterator of a loader. What is returned goes with its batches; None where none is iterators."""
         ...
 
-    def next_batch(self, handle: Any, real: Iterator[Any], take: Callable[[], Any]) -> Any:
-        """The script asks for the next batch of the iterator `real`, of which `iterator_made` returned `handle`.
+    def next_batch(self, tracked: Any, real: Iterator[Any], take: Callable[[], Any]) -> Any:
+        """The script asks for the next batch of the iterator `real`, of which `iterator_made` returned `tracked`.
 
         Returns a batch, as `take()` does.
         """
@@ -221,7 +221,7 @@ class HookedIterators:
         self._of: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
         self._kept: WeakKeyDictionary[Any, ref[Any]] = WeakKeyDictionary()
         self._followed: set[type] = set()
-        self._asked: set[int] = set()
+        self._in_progress: set[int] = set()
         """Of loaders that are being asked for an iterator, their ids."""
 
     def follow(self, kind: type) -> None:
@@ -269,13 +269,13 @@ class HookedIterators:
 
     def _getting(self, original: Iterate, loader: Any) -> Iterator[Any]:
         # A sub-class may ask the class above for the iterator that it wraps.
-        if get_worker_info() is not None or id(loader) in self._asked:
+        if get_worker_info() is not None or id(loader) in self._in_progress:
             return original(loader)
-        self._asked.add(id(loader))
+        self._in_progress.add(id(loader))
         try:
             return self._hooks.get_iterator(loader, original)
         finally:
-            self._asked.discard(id(loader))  # another thread may have asked at the same time
+            self._in_progress.discard(id(loader))  # another thread may have asked at the same time
 
 
 def hook(owner: Any, name: str, call: Callable[..., Any]) -> Callable[[], None]:

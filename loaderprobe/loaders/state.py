@@ -274,8 +274,8 @@ def shared_state_kept(loader: DataLoader[Any]) -> Iterator[list[Remark]]:
     """
     parts = [value for value in vars(loader).values() if not isinstance(value, _BaseDataLoaderIter)]
     # The values that were found keep their memory mapped, unless they are closed.
-    found = reachable(parts, closed=(_BaseDataLoaderIter,))
-    values = [value for value in found if issubclass(type(value), MAY_BE_SHARED)]
+    reached = reachable(parts, closed=(_BaseDataLoaderIter,))
+    values = [value for value in reached if issubclass(type(value), MAY_BE_SHARED)]
     mapped, in_use = mappings(), {piece for value in values if (piece := _memory(value))}
     pieces = [piece for piece in in_use if (mapping := _mapping_of(piece, mapped)) and _is_shared(mapping)]
     saved, left_out = _within(_merged(pieces))

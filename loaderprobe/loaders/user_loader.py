@@ -51,13 +51,13 @@ class BatchPool:
 
     def __init__(self, source: Any, workers: int) -> None:
         self._source = source
-        self._drawn: Iterator[Any] = iter(())
+        self._batches: Iterator[Any] = iter(())
         self._multiple = max(1, workers)
         self._kept: list[Any] = []
         self._numbers: list[int] = []
         self._again: list[list[Any]] = []
         self._fresh = False
-        self._seen: set[Any] = set()
+        self._given: set[Any] = set()
         self.size = 0
         """Number of batches in the pool; 0 while more may be added."""
         self.odd = 0
@@ -109,7 +109,7 @@ class BatchPool:
         self._again = [lane or [batch for _, batch in last] for lane in lanes]
 
     def __iter__(self) -> Iterator[Any]:
-        self._drawn = iter(self._source)
+        self._batches = iter(self._source)
         for number in count():
             if self._again:
                 lane = self._again[number % self._multiple]
@@ -127,7 +127,7 @@ class BatchPool:
         The sampler restarts when it ends, unless the pool holds all its batches.
         """
         while True:
-            batch = next(self._drawn, None)
+            batch = next(self._batches, None)
             if batch is None:
                 if not self._kept:
                     return None
@@ -135,7 +135,7 @@ class BatchPool:
                     self._whole()
                     return self._kept[len(self._kept) % self.size % len(self._kept)]
                 self.passes += 1
-                self._drawn = iter(self._source)
+                self._batches = iter(self._source)
             elif self._kept and len(_indices(batch)) != len(_indices(self._kept[0])):
                 self.odd += 1  # the last batch of an epoch is a short one
             else:
@@ -147,9 +147,9 @@ class BatchPool:
     def _note(self, batch: Any) -> None:
         """A sampler may go on for ever, or draw with replacement: what it has given before is not new."""
         indices = [number for index in _indices(batch) if (number := _number(index)) is not None]
-        if self._fresh and indices and 2 * len(self._seen.intersection(indices)) > len(indices):
+        if self._fresh and indices and 2 * len(self._given.intersection(indices)) > len(indices):
             self.passes += 1
-        self._seen.update(indices)
+        self._given.update(indices)
 
     def _whole(self) -> None:
         """The sampler has ended: the pool is all its batches, repeated until each worker has as many."""

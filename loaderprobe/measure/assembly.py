@@ -52,8 +52,8 @@ def make_compute(config: RunConfig, clock: Clock, peers: Peers | None = None) ->
 
 
 def _arguments(loader: LoaderSpec, compute: ComputeSpec, clock: Clock, peers: Peers | None = None) -> ComputeArguments:
-    own = compute.model != PUBLISHED_MODEL
-    make_model = resolve("model", compute.model) if own else None
+    custom = compute.model != PUBLISHED_MODEL
+    make_model = resolve("model", compute.model) if custom else None
     return ComputeArguments(spec=compute, loader=loader, clock=clock, make_model=make_model, peers=peers)
 
 

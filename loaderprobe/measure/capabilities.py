@@ -166,11 +166,11 @@ def _others() -> Capability:
     meter = OthersMeter()
     meter.begin()
     SystemClock().sleep(LOOK_S)
-    seen = meter.end()
-    if seen is None:
-        why = tuple(each.reason for each in meter.missing())
+    reading = meter.end()
+    if reading is None:
+        why = tuple(lack.reason for lack in meter.missing())
         return Capability(name="other_processes", state="no", why=why)
-    share, cores = seen.cpu_ns / (seen.span_ns * seen.cores), float(seen.cores)
+    share, cores = reading.cpu_ns / (reading.span_ns * reading.cores), float(reading.cores)
     if share > DISTURBED_FROM:
         return _capability("other_processes", "limited", "others_take", step="end_others", share=share, cores=cores)
     return _capability("other_processes", "yes", "others_take", share=share, cores=cores)
@@ -204,36 +204,36 @@ def _training() -> Capability:
 
 def gpu_counters(clock: Clock) -> tuple[Capability, ...]:
     """Utilization and SM occupancy, tried on every GPU with the sampler that a sweep uses."""
-    gpus, found_none = list_gpus()
-    if found_none:
+    gpus, why_none = list_gpus()
+    if why_none:
         return (
-            Capability(name="gpu_utilization", state="no", why=(found_none,), next_step="nvidia_gpu"),
-            Capability(name="gpu_sm_occupancy", state="no", why=(found_none,), next_step="hopper_gpu"),
+            Capability(name="gpu_utilization", state="no", why=(why_none,), next_step="nvidia_gpu"),
+            Capability(name="gpu_sm_occupancy", state="no", why=(why_none,), next_step="hopper_gpu"),
         )
     with ExitStack() as stack:
         tried = [(gpu.name, stack.enter_context(NvmlSampler(clock, gpu.uuid))) for gpu in gpus]
         for wait_s in (GPM_GAP_S, 0.0):
-            for _, each in tried:
-                each.sample()
+            for _, sampler in tried:
+                sampler.sample()
             clock.sleep(wait_s)
-        found = [(name, each.series()) for name, each in tried]
+        by_gpu = [(name, sampler.series()) for name, sampler in tried]
     return (
-        _gpu_counter("gpu_utilization", "utilization_read", found),
-        _gpu_counter("gpu_sm_occupancy", "occupancy_read", found),
+        _gpu_counter("gpu_utilization", "utilization_read", by_gpu),
+        _gpu_counter("gpu_sm_occupancy", "occupancy_read", by_gpu),
     )
 
 
 def _gpu_counter(
-    name: CapabilityName, code: str, found: Sequence[tuple[str, Sequence[Series | Missing]]]
+    name: CapabilityName, code: str, by_gpu: Sequence[tuple[str, Sequence[Series | Missing]]]
 ) -> Capability:
     """Capabilities are named as the series that show them."""
-    read = [gpu for gpu, items in found if any(isinstance(item, Series) and item.name == name for item in items)]
+    read = [gpu for gpu, items in by_gpu if any(isinstance(item, Series) and item.name == name for item in items)]
     reasons = [
         Remark(code="gpu_not_read", facts={**item.reason.because, "gpu": gpu})
-        for gpu, items in found
+        for gpu, items in by_gpu
         for item in items
         if isinstance(item, Missing) and item.name == name
     ]
-    state: State = "yes" if len(read) == len(found) else "limited" if read else "no"
+    state: State = "yes" if len(read) == len(by_gpu) else "limited" if read else "no"
     good = [Remark(code=code, facts={"gpus": ", ".join(dict.fromkeys(read))})] if read else []
     return Capability(name=name, state=state, why=(*good, *each_once(reasons)))

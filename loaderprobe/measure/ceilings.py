@@ -53,12 +53,12 @@ def measure_ceiling(run: RunDirectory, order: Order, measured: Measurement) -> N
     """
     if not (order.config.cache == "cold" or order.files.remote) or order.config.nodes > 1:
         return  # what one node gets is no ceiling of several
-    most = max(config.readers for config in run.record.spec.configs if config.nodes == 1)
-    if not (order.thorough or order.config.readers == most or Judged(measurement=measured).storage_matters()):
+    most_readers = max(config.readers for config in run.record.spec.configs if config.nodes == 1)
+    if not (order.thorough or order.config.readers == most_readers or Judged(measurement=measured).storage_matters()):
         return
     known = _known(run, order.config.data)
     longest_s = CEILING_LONGEST_S if order.budget_s is None else order.budget_s * CEILING_SHARE
-    found = raise_ceiling(
+    ceiling = raise_ceiling(
         known,
         order.files,
         order.config.readers,
@@ -66,8 +66,8 @@ def measure_ceiling(run: RunDirectory, order: Order, measured: Measurement) -> N
         longest_s=min(CEILING_LONGEST_S, max(CEILING_S, longest_s)),
         cache=LinuxPageCache(),
     )
-    if found != known:
-        run.save_ceiling(found)
+    if ceiling != known:
+        run.save_ceiling(ceiling)
 
 
 def name_kinds(run: RunDirectory, left_s: float | None) -> None:
@@ -106,12 +106,12 @@ def ceiling_of(measured: Measurement, files: LoaderFiles, cache: PageCache) -> S
 
 def _with_kind(known: StorageCeiling, files: FileSet) -> StorageCeiling:
     request = ProbeRequest(path=files.folder, readers=KIND_READERS, seconds=KIND_S)
-    told: dict[str, Any] = {"on_phase": lambda *_: None, "clock": SystemClock()}
+    common: dict[str, Any] = {"on_phase": lambda *_: None, "clock": SystemClock()}
     try:
         if files.remote:
-            measured = probe_objects(files.root, request, sample=sample_of(files), **told)
+            measured = probe_objects(files.root, request, sample=sample_of(files), **common)
         else:
-            measured = probe_bandwidth(request, cache=LinuxPageCache(), **told)
+            measured = probe_bandwidth(request, cache=LinuxPageCache(), **common)
     except (LoaderprobeError, OSError) as error:
         failed = Remark(code="kind_failed", facts={"error": str(error)})
         return replace(known, missing=known.missing or failed)
@@ -131,10 +131,10 @@ def _by_file_size(files: FileSet) -> Iterator[Evidence]:
     ends = [files.chosen(numbers) for numbers in (order[:quarter], order[-quarter:])]
     larger = ends[1].mean_size_bytes / ends[0].mean_size_bytes
     probed = [
-        raise_ceiling(None, some, SIZE_READERS, seconds=KIND_S, longest_s=KIND_S, cache=LinuxPageCache()).at(
+        raise_ceiling(None, end, SIZE_READERS, seconds=KIND_S, longest_s=KIND_S, cache=LinuxPageCache()).at(
             SIZE_READERS
         )
-        for some in (ends if larger > LARGER else ())
+        for end in (ends if larger > LARGER else ())
     ]
     rates = [phase.bw_bytes for phase in probed if phase and phase.cache in FROM_STORAGE]
     if len(rates) == 2:
@@ -191,6 +191,6 @@ def sample_of(files: FileSet | BatchFiles | PartFiles, *, seed: int = 0) -> Samp
         # Of some TB, those at equal distances: all would be millions.
         step = LARGE_BLOCK_BYTES * (1 + sum(size for _, size in sizes) // (MOST_LISTED * LARGE_BLOCK_BYTES))
         every = [part for piece in pieces for part in blocks(piece.path, piece.size_bytes, step)]
-        some = random.Random(seed).sample(every, min(len(every), MOST_BLOCKS))
-        pieces = [replace(part, size_bytes=min(LARGE_BLOCK_BYTES, part.size_bytes)) for part in some]
+        chosen = random.Random(seed).sample(every, min(len(every), MOST_BLOCKS))
+        pieces = [replace(part, size_bytes=min(LARGE_BLOCK_BYTES, part.size_bytes)) for part in chosen]
     return Sample(pieces=tuple(pieces), block_bytes=LARGE_BLOCK_BYTES if in_parts else None)

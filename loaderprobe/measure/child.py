@@ -104,9 +104,9 @@ def measure(order: Order, scratch: Path, on_stage: OnStage) -> Measurement:
 def _see_own_gpu(compute: ComputeSpec, placement: RankPlacement) -> None:
     """Before anything touches CUDA: the loader's pinning thread starts before the device, and would open GPU 0."""
     number = int(compute.argument) if compute.argument.isdecimal() else 0
-    found = own_gpu(os.environ, number + placement.local_rank, len(list_gpus()[0]))
-    if found is not None:
-        os.environ[VISIBLE] = found
+    visible = own_gpu(os.environ, number + placement.local_rank, len(list_gpus()[0]))
+    if visible is not None:
+        os.environ[VISIBLE] = visible
 
 
 def _alternatives(order: Order, files: FileSet, on_stage: OnStage) -> tuple[Alternative, ...]:
@@ -154,7 +154,7 @@ def explain_error(error: BaseException) -> tuple[str, str]:
     if re.search(r"No space left on device(?!: ['\"])", text) or "unable to allocate shared memory" in text:
         return "a loader worker ran out of shared memory", SHARED_MEMORY_HINT
     killed = _KILLED_WORKER.search(text)
-    number = next((each for each in signal.Signals if killed and signal.strsignal(each) == killed[2]), None)
+    number = next((kind for kind in signal.Signals if killed and signal.strsignal(kind) == killed[2]), None)
     if killed and number:
         return how_worker_ended(int(killed[1]), -number)
     lines = [line.strip() for line in text.splitlines() if line.strip()]

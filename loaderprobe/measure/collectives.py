@@ -88,16 +88,16 @@ class Collectives:
 
     def least(self, value: int | None) -> int | None:
         """The smallest value of a rank; None where no rank has one."""
-        (most,) = self._group.all_reduce_max(-UNLIMITED if value is None else -value)
-        return None if most == -UNLIMITED else -most
+        (largest,) = self._group.all_reduce_max(-UNLIMITED if value is None else -value)
+        return None if largest == -UNLIMITED else -largest
 
     def any(self, yes: bool) -> bool:
         """True where `yes` is true on one rank at least."""
         return bool(self._group.all_reduce_max(int(yes))[0])
 
-    def kept(self, some: list[T], all_: Sequence[T]) -> list[T]:
-        """The items of `all_`, which is the same on all ranks, that are in `some` on rank 0, in the order of `all_`."""
-        mask = self.agree(sum(1 << all_.index(item) for item in some))
+    def kept(self, chosen: list[T], all_: Sequence[T]) -> list[T]:
+        """The items of `all_`, the same on all ranks, that are in `chosen` on rank 0, in the order of `all_`."""
+        mask = self.agree(sum(1 << all_.index(item) for item in chosen))
         return [item for index, item in enumerate(all_) if mask >> index & 1]
 
     def ascending(self, value: float) -> tuple[int, ...]:

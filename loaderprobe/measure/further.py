@@ -30,9 +30,9 @@ Timed = TypeVar("Timed", Segment, WorkerBatches, WaitSamples, Series)
 def enough_said(notes: Sequence[Remark], budget_s: float, rounds: int) -> tuple[Remark, ...]:
     """The same notes; the last one that time was too short says that such a budget would allow so many rounds."""
     whole_s = float(math.ceil(budget_s / BUDGET_STEP_S) * BUDGET_STEP_S)
-    last = max((place for place, note in enumerate(notes) if note.code in TOO_SHORT), default=None)
-    said: dict[str, float | str] = {"budget_s": whole_s, "rounds": float(rounds)}
-    return tuple(replace(note, facts=said) if place == last else note for place, note in enumerate(notes))
+    last = max((index for index, note in enumerate(notes) if note.code in TOO_SHORT), default=None)
+    facts: dict[str, float | str] = {"budget_s": whole_s, "rounds": float(rounds)}
+    return tuple(replace(note, facts=facts) if index == last else note for index, note in enumerate(notes))
 
 
 def joined(earlier: Measurement, later: Measurement) -> Measurement:
@@ -44,22 +44,22 @@ def joined(earlier: Measurement, later: Measurement) -> Measurement:
     rounds = 1 + max(segment.round for segment in earlier.segments)
     ends = (segment.first_batch + segment.steps for segment in earlier.segments)
     batches = max((*ends, *(number + 1 for number in earlier.worker_batches.batch)))
-    missing = {each.name: each for each in chain(earlier.missing, later.missing)}
+    missing = {lack.name: lack for lack in chain(earlier.missing, later.missing)}
     has = {"gpu_timeline": earlier.timeline or later.timeline, "waits": earlier.waits or later.waits}
-    series = {each.name: each for each in earlier.series}
+    curves = {curve.name: curve for curve in earlier.series}
     return replace(
         earlier,
         segments=(*earlier.segments, *(_numbered_on(segment, rounds, batches) for segment in later.segments)),
         worker_batches=_both_batches(earlier.worker_batches, later.worker_batches, batches),
         series=(
-            *(replace(each, **_behind(series.pop(each.name, None), each, SERIES)) for each in later.series),
-            *series.values(),
+            *(replace(curve, **_behind(curves.pop(curve.name, None), curve, SERIES)) for curve in later.series),
+            *curves.values(),
         ),
-        missing=tuple(each for name, each in missing.items() if not has.get(name)),
+        missing=tuple(lack for name, lack in missing.items() if not has.get(name)),
         waits=_both_waits(earlier.waits, later.waits),
         by_rank=tuple(
-            replace(seen, **_behind(before, seen, COLUMNS))
-            for before, seen in zip(earlier.by_rank, later.by_rank, strict=False)
+            replace(after, **_behind(before, after, COLUMNS))
+            for before, after in zip(earlier.by_rank, later.by_rank, strict=False)
         ),
         timeline=earlier.timeline or later.timeline,
         notes=each_once((*(n for n in earlier.notes if n.code not in TOO_SHORT), *later.notes)),
@@ -78,7 +78,7 @@ def _behind_in_time(earlier: Measurement, later: Measurement) -> Measurement:
         segments=tuple(_moved(segment, by_ns) for segment in later.segments),
         worker_batches=_moved(later.worker_batches, by_ns),
         waits=later.waits and _moved(later.waits, by_ns),
-        series=tuple(_moved(each, by_ns) for each in later.series),
+        series=tuple(_moved(curve, by_ns) for curve in later.series),
     )
 
 
@@ -86,14 +86,14 @@ def _times(measurement: Measurement) -> Iterator[int]:
     waits = [measurement.waits] if measurement.waits else []
     for record in (*measurement.segments, measurement.worker_batches, *waits, *measurement.series):
         for name in TIMES[type(record)]:
-            found = getattr(record, name)
-            yield from [found] if isinstance(found, int) else found
+            times = getattr(record, name)
+            yield from [times] if isinstance(times, int) else times
 
 
 def _moved(record: Timed, by_ns: int) -> Timed:
     times = {name: getattr(record, name) for name in TIMES[type(record)]}
     moved: dict[str, Any] = {
-        name: time + by_ns if isinstance(time, int) else tuple(each + by_ns for each in time)
+        name: time + by_ns if isinstance(time, int) else tuple(stamp + by_ns for stamp in time)
         for name, time in times.items()
     }
     return replace(record, **moved)
@@ -106,7 +106,7 @@ def _numbered_on(segment: Segment, rounds: int, batches: int) -> Segment:
 
 def _both_batches(earlier: WorkerBatches, later: WorkerBatches, batches: int) -> WorkerBatches:
     columns: dict[str, Any] = {}
-    for name in (each.name for each in fields(WorkerBatches) if each.name not in ("batch", "lost")):
+    for name in (field.name for field in fields(WorkerBatches) if field.name not in ("batch", "lost")):
         both = getattr(earlier, name), getattr(later, name)
         # A column that one of them did not record is not recorded.
         columns[name] = tuple(chain(*both)) if all(map(len, both)) else ()
@@ -126,6 +126,6 @@ def _both_waits(earlier: WaitSamples | None, later: WaitSamples | None) -> WaitS
     offset = len(earlier.subjects)
     return WaitSamples(
         **_behind(earlier, later, ("time_ns", "worker", "kind", "subjects", "cpu_ns", "wall_ns")),
-        subject=(*earlier.subject, *(each + offset if each >= 0 else each for each in later.subject)),
+        subject=(*earlier.subject, *(number + offset if number >= 0 else number for number in later.subject)),
         letters_only=later.letters_only or earlier.letters_only,
     )

@@ -67,28 +67,28 @@ def converted(sets: Sequence[FileSet], layouts: Sequence[str], root: Path, progr
     and BadValue where there are no files of the images."""
     from loaderprobe.datasets.convert import convert
 
-    found = [files for files in sets if files.layout in layouts]
+    chosen = [files for files in sets if files.layout in layouts]
     for files in sets:
         there = {other.layout for other in sets if other.label.removesuffix(f" {other.layout}") == files.label}
         for layout in layouts if files.layout == FILES else ():
             if layout not in there:
                 size = format_bytes(sum(files.size_bytes))
                 stage = f"writing {files.label} as {LAYOUTS[layout].noun}, {size}"
-                found.append(convert(files, layout, root, partial(progress, stage)))
-    if missing := next((name for name in layouts if name not in {files.layout for files in found}), None):
+                chosen.append(convert(files, layout, root, partial(progress, stage)))
+    if missing := next((name for name in layouts if name not in {files.layout for files in chosen}), None):
         raise BadValue(f"there are no image files to write as {missing}", hint="give a folder of images as DATA")
-    return found
+    return chosen
 
 
 def with_copies(sets: Sequence[FileSet], root: Path, progress: OnStage) -> list[FileSet]:
     """Each set, and after it a copy under `root`. Raises what `stage` raises."""
     from loaderprobe.datasets.convert import stage
 
-    found: list[FileSet] = []
+    all_sets: list[FileSet] = []
     for files in sets:
         said = f"copying {files.label} to {root}, {format_bytes(sum(files.file_bytes.values()))}"
-        found += [files, stage(files, root, LinuxPageCache(), partial(progress, said))]
-    return found
+        all_sets += [files, stage(files, root, LinuxPageCache(), partial(progress, said))]
+    return all_sets
 
 
 def loader_of_images(files: FileSet, *, batch_size: int, workers: int, device: str) -> Any:

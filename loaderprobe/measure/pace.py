@@ -67,11 +67,11 @@ class Pace:
         """The steps at which a segment may end that has taken `steps` in `seconds`, if further ones take as long."""
         if not seconds or not steps:
             return steps + 1
-        most = MOST_BATCHES if self.max_batches is None else self.max_batches
+        most_steps = MOST_BATCHES if self.max_batches is None else self.max_batches
         usual = self._whole(max(self.min_batches, self.min_s * steps / seconds))
         slow = self._whole(max(MIN_STEPS_OF_SLOW_DEVICE, self.max_s * steps / seconds))
         latest = LONGEST * self.max_s * steps / seconds
-        return max(steps + 1, min(most, usual, slow, self._whole(latest), math.ceil(2 * latest)))
+        return max(steps + 1, min(most_steps, usual, slow, self._whole(latest), math.ceil(2 * latest)))
 
     @property
     def fewest_cold(self) -> int:
@@ -138,10 +138,10 @@ class Durations:
         pace = pace_for(workers=loader.workers, rounds=rounds, budget_s=measurement.wall_s)
         timed_s = [segment.seconds for segment in measurement.segments]
         beside_s = max(0.0, measurement.wall_s - measurement.first_batch_s - sum(timed_s)) / len(timed_s)
-        found = cls(usual_s=OVERHEAD * pace.max_s)
-        for each, seconds in zip(measurement.segments, timed_s, strict=True):
-            found.add(Part(each.mode, each.activity, each.without), seconds, beside_s)
-        return found
+        durations = cls(usual_s=OVERHEAD * pace.max_s)
+        for segment, seconds in zip(measurement.segments, timed_s, strict=True):
+            durations.add(Part(segment.mode, segment.activity, segment.without), seconds, beside_s)
+        return durations
 
     def add(self, part: Part, timed_s: float, beside_s: float) -> None:
         self._took_s.setdefault(part, []).append(timed_s + beside_s)
@@ -151,11 +151,11 @@ class Durations:
     def of_round(self, plan: Sequence[Part]) -> float:
         """Seconds that these segments are expected to take: a new one with the loader flushes as others do."""
         flushes_s = max(self.usual_s, self.usual_s / OVERHEAD + mean(self._beside_s or [0.0]))
-        return sum(mean(self._took_s.get(each, [flushes_s if each.loads else self.usual_s])) for each in plan)
+        return sum(mean(self._took_s.get(part, [flushes_s if part.loads else self.usual_s])) for part in plan)
 
     def of_least(self, plan: Iterable[tuple[Mode, Activity]]) -> float:
         """The same of as little of a round as can still be compared."""
-        return min(map(self.of_round, self._smaller([Part(*each) for each in plan])))
+        return min(map(self.of_round, self._smaller([Part(*pair) for pair in plan])))
 
     def fitting(
         self, plan: Sequence[Part], left_s: float, *, shorter: Sequence[Part] = (), times: int = 1
@@ -170,12 +170,12 @@ class Durations:
         """
         whole, least = self._smaller(plan), self._smaller(shorter) if shorter else iter(())
         smaller = [*whole, *least]
-        trains = any(each.activity == "training" and each != COMPUTE_ALONE for each in shorter or plan)
-        for each in smaller if times > 1 else ():
-            untrained = trains and not any(part.activity == "training" and part != COMPUTE_ALONE for part in each)
-            if not untrained and times * self.of_round(each) <= left_s:
-                return each
-        return next((each for each in smaller if self.of_round(each) <= left_s), [])
+        trains = any(part.activity == "training" and part != COMPUTE_ALONE for part in shorter or plan)
+        for parts in smaller if times > 1 else ():
+            untrained = trains and not any(part.activity == "training" and part != COMPUTE_ALONE for part in parts)
+            if not untrained and times * self.of_round(parts) <= left_s:
+                return parts
+        return next((parts for parts in smaller if self.of_round(parts) <= left_s), [])
 
     def _smaller(self, plan: Sequence[Part]) -> Iterator[list[Part]]:
         rest = list(plan)
@@ -188,7 +188,7 @@ class Durations:
         if COMPUTE_ALONE in self._took_s:
             rest = [part for part in rest if part != COMPUTE_ALONE]
             yield rest
-        trained = [each for each in rest if each.activity == "training"]
-        compared = sum(each.activity == "loader_only" for each in rest) > 1
+        trained = [part for part in rest if part.activity == "training"]
+        compared = sum(part.activity == "loader_only" for part in rest) > 1
         if compared and len(trained) == 1 and trained[0] in self._took_s:
-            yield [each for each in rest if each not in trained]
+            yield [part for part in rest if part not in trained]

@@ -68,7 +68,7 @@ class Order:
     def result(self) -> str:
         """The kind of the record that it asks for."""
         others = {"own-loader": self.own, "read": self.read}
-        return self.study or next((kind for kind, asked in others.items() if asked), "measurement")
+        return self.study or next((kind for kind, part in others.items() if part), "measurement")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,10 +213,10 @@ def _no_process(error: OSError) -> MissingPart:
 
 
 def _receive_number(link: socket.socket) -> int:
-    found = link.recv(8, socket.MSG_WAITALL)
-    if len(found) < 8:
+    message = link.recv(8, socket.MSG_WAITALL)
+    if len(message) < 8:
         raise EOFError(GONE)
-    return int(struct.unpack("q", found)[0])
+    return int(struct.unpack("q", message)[0])
 
 
 LOG_LINES = 40
@@ -303,12 +303,12 @@ def kill_group(leader: int, wait: Callable[[], object]) -> None:
 
 
 def _members(group: int) -> list[int]:
-    found = []
+    members = []
     for pid in (int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()):
         with suppress(ProcessLookupError, PermissionError):
             if os.getpgid(pid) == group:
-                found.append(pid)
-    return found
+                members.append(pid)
+    return members
 
 
 def _follow(
@@ -345,7 +345,7 @@ def _follow(
 
 
 def _checked(order: Order, result_path: Path) -> Result:
-    found = decode(order.result, result_path.read_bytes(), RESULTS[order.result], str(result_path))
-    if found.config != order.config:
+    result = decode(order.result, result_path.read_bytes(), RESULTS[order.result], str(result_path))
+    if result.config != order.config:
         raise LoaderprobeError("the measuring process returned another configuration", hint="please report this")
-    return found
+    return result

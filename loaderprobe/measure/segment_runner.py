@@ -221,8 +221,8 @@ class SegmentRunner:
         """The pace of compute alone, which has nothing to do with the number of workers."""
         if self.period is None:
             return replace(self.pace, multiple=1)
-        most = min(MOST_RESIDENT, self.pace.max_batches or MOST_RESIDENT)
-        whole = max(self.period, most // self.period * self.period)
+        most_steps = min(MOST_RESIDENT, self.pace.max_batches or MOST_RESIDENT)
+        whole = max(self.period, most_steps // self.period * self.period)
         return replace(self.pace, multiple=self.period, max_batches=whole)
 
     def _rest(self) -> None:
@@ -243,13 +243,13 @@ class SegmentRunner:
             collectives.barrier()
 
     def _flush(self, part: Part) -> None:
-        loader, most = self.parts.loader, self.config.loader.batches_begun
+        loader, begun = self.parts.loader, self.config.loader.batches_begun
         if not isinstance(loader, Switched):
-            flush(self.batches, most)
+            flush(self.batches, begun)
             return
         loader.switch(part.mode)
         switched_ns = self.parts.clock.now_ns()
-        end = self.batches.count + most
+        end = self.batches.count + begun
         while self.batches.count < end and loader.begun_before(self.batches.count, switched_ns):
             flush(self.batches, 1)
 
@@ -266,8 +266,8 @@ class SegmentRunner:
         loader = self.config.loader
         untimed = loader.batches_begun + loader.batches_ahead + untimed_steps + self._lead_in
         limited = self.ready.limit(pace, mode, untimed)
-        most = min((most for most in (pace.max_batches, limited.max_batches) if most is not None), default=None)
-        return replace(limited, max_batches=self.parts.collectives.least(most))
+        limit = min((count for count in (pace.max_batches, limited.max_batches) if count is not None), default=None)
+        return replace(limited, max_batches=self.parts.collectives.least(limit))
 
     def _prepare(self, mode: Mode, pace: Pace) -> None:
         pace = replace(pace, min_batches=pace.min_batches + self._lead_in)

@@ -33,12 +33,12 @@ class Steps:
     thread_cpu_ns: int = 0
     process_cpu_ns: int = 0
 
-    def segment(self, **seen: Any) -> Segment:
+    def segment(self, **added: Any) -> Segment:
         """The record of the segment, with the session's data added."""
         stamps: dict[str, Any] = {
-            name: tuple(each) if isinstance(each, list) else each for name, each in values(self).items()
+            name: tuple(value) if isinstance(value, list) else value for name, value in values(self).items()
         }
-        return Segment(**stamps, **seen)
+        return Segment(**stamps, **added)
 
 
 def flush(batches: Iterator[Any], count: int) -> None:
@@ -125,7 +125,7 @@ def batches_between_reads(records: WorkerBatches, numbers: range) -> int | None:
 
     Those of other workers between them count, too.
     """
-    apart: list[int] = []
+    distances: list[int] = []
     for worker in set(records.worker):
         read = {
             number: size
@@ -133,8 +133,8 @@ def batches_between_reads(records: WorkerBatches, numbers: range) -> int | None:
             if lane == worker and number in numbers
         }
         large = sorted(number for number, size in read.items() if 2 * size > max(read.values()))
-        apart += [later - earlier for earlier, later in pairwise(large)]
-    return max(apart, default=None)
+        distances += [later - earlier for earlier, later in pairwise(large)]
+    return max(distances, default=None)
 
 
 # The most to wait for workers to finish the requested batches, where none took long so far.
@@ -339,8 +339,8 @@ class Readiness:
             return self.files.paths if isinstance(self.files, PartFiles) else []
         sizes = self.files.file_bytes
         largest = sorted(sizes, key=lambda path: sizes[path], reverse=True)[:MOST_EVICTED_AHEAD]
-        held = sum(sizes[path] for path in largest)
-        return [Path(path) for path in largest] if held >= NEARLY_ALL * sum(sizes.values()) else []
+        largest_bytes = sum(sizes[path] for path in largest)
+        return [Path(path) for path in largest] if largest_bytes >= NEARLY_ALL * sum(sizes.values()) else []
 
     def _evict_ahead(self, *, cold: bool) -> None:
         if self._evicts_ahead and isinstance(self.loader, Evicting):

@@ -154,9 +154,9 @@ class Session:
         shuffle = random.Random(self.config.seed + before)
         with suppress(_SpentError):  # it ends with the rounds that there are
             for number in range(max(MOST_ROUNDS, MOST_TIMES * self.config.rounds) - before):
-                asked = self._plan(number)
+                wanted = self._plan(number)
                 # As much as rank 0 has time for.
-                plan = collectives.kept(self._fitting(asked) if collectives.is_coordinator else [], asked)
+                plan = collectives.kept(self._fitting(wanted) if collectives.is_coordinator else [], wanted)
                 if not plan or (number and not self._new_batches_for(plan)):
                     return
                 total = max(self.config.rounds * len(plan), len(segments) + len(plan))
@@ -184,16 +184,16 @@ class Session:
         where the segment has its share of the reads, or three of those would not fit.
         """
         least, last = self._runner.longer.get(part, (0, 0.0))[0], self.segments[-1]
-        asked = self.stream and part.loads and self._runner.ready.is_cold(part.mode)
-        if number or self.earlier or not asked or self.parts.collectives.size > 1 or last.steps < least:
+        eligible = self.stream and part.loads and self._runner.ready.is_cold(part.mode)
+        if number or self.earlier or not eligible or self.parts.collectives.size > 1 or last.steps < least:
             return None
-        seen = [each for each in self.segments if each is last or each.mode == "warm"]
-        reason = read_elsewhere(replace(self.measurement(), segments=tuple(seen)))
+        segments = [segment for segment in self.segments if segment is last or segment.mode == "warm"]
+        reason = read_elsewhere(replace(self.measurement(), segments=tuple(segments)))
         if reason is None or reason.code != "read_before":
             return None
         since = range(self._runner.ready.evicted_at, last.first_batch + last.steps)
-        apart = batches_between_reads(self.parts.loader.records(), since)
-        wanted, took_s = 2 * (apart or last.steps), (self.parts.clock.now_ns() - begun_ns) / 1e9
+        distance = batches_between_reads(self.parts.loader.records(), since)
+        wanted, took_s = 2 * (distance or last.steps), (self.parts.clock.now_ns() - begun_ns) / 1e9
         timed_s = last.seconds * wanted / last.steps
         longer_s = took_s - last.seconds + timed_s
         fits = self._spent_s() + LONG_SEGMENTS * longer_s < (self.budget_s or LONGEST_BUDGET_S)
@@ -302,9 +302,9 @@ class Session:
 
     def _plan(self, number: int) -> list[Part]:
         """The segments of round `number`; none when no possible segment would change the verdict."""
-        asked = self.parts.collectives.next_round(self.measurement(), self.earlier, thorough=self.thorough)
+        pairs = self.parts.collectives.next_round(self.measurement(), self.earlier, thorough=self.thorough)
         possible = {*self._runner.ready.modes(), "resident"}
-        plan = [] if any(mode not in possible for mode, _ in asked) else [Part(*asked_part) for asked_part in asked]
+        plan = [] if any(mode not in possible for mode, _ in pairs) else [Part(*pair) for pair in pairs]
         return [*plan, *self._among_ranks(plan, number)] if plan and self.config.ranks > 1 else plan
 
     def _among_ranks(self, plan: Sequence[Part], number: int) -> list[Part]:
@@ -362,8 +362,8 @@ class Session:
         """The part of a round that decides; all ranks measure all of it."""
         if self.config.ranks > 1 or self.thorough:
             return []
-        asked = tuple((part.mode, part.activity) for part in plan)
-        return [Part(*decisive) for decisive in deciding(self.measurement(), asked)]
+        pairs = tuple((part.mode, part.activity) for part in plan)
+        return [Part(*decisive) for decisive in deciding(self.measurement(), pairs)]
 
     def _window_s(self) -> float:
         """Seconds kept for a profiler window of the usual length, and as many steps before it.
@@ -378,8 +378,8 @@ class Session:
     def _limited_by_input(self) -> bool:
         """True where training and the loader alone both stay far below compute alone."""
         measured, base = self.measurement(), self.config.mode
-        asked: tuple[tuple[Mode, Activity], ...] = ((base, "training"), (base, "loader_only"), COMPUTE_ALONE[:2])
-        rates = [list(rates_by_round(measured, mode, activity).values()) for mode, activity in asked]
+        parts: tuple[tuple[Mode, Activity], ...] = ((base, "training"), (base, "loader_only"), COMPUTE_ALONE[:2])
+        rates = [list(rates_by_round(measured, mode, activity).values()) for mode, activity in parts]
         return all(rates) and max(mean(rates[0]), mean(rates[1])) < UTILIZATION * mean(rates[2])
 
     def _begin(self) -> None:

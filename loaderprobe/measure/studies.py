@@ -44,8 +44,8 @@ def pending_studies(run: RunDirectory) -> Iterator[tuple[Study, RunConfig, FileS
 
 def plan_studies(run: RunDirectory) -> tuple[Coded, ...]:
     """What is going to be studied, and how long that takes."""
-    asked = by_key(pending_studies(run), lambda each: each[0])
-    return tuple(_plan(study, [files for *_, files in each], run.record.spec.epochs) for study, each in asked.items())
+    groups = by_key(pending_studies(run), lambda pending: pending[0])
+    return tuple(_plan(study, [files for *_, files in rows], run.record.spec.epochs) for study, rows in groups.items())
 
 
 def _plan(study: Study, files: Sequence[FileSet], epochs: int) -> Coded:
@@ -82,12 +82,12 @@ def study_all(orders: Orders) -> None:
         why = _refused(order, expected_s, time_limit_s)
         if why is None:
             label = f"{TITLES[study]}: {policy.asks.index(ask.what) + 1}/{len(policy.asks)}"
-            found = orders.measured(ask, order, label)
-            if isinstance(found, Prefilled | EpochsMeasured):
-                run.save_study(study, found)
+            result = orders.measured(ask, order, label)
+            if isinstance(result, Prefilled | EpochsMeasured):
+                run.save_study(study, result)
                 return
-            assert isinstance(found, RunFailure)
-            why = Remark(code="failed", facts={"error": found.reason, "stage": found.stage, "hint": found.hint})
+            assert isinstance(result, RunFailure)
+            why = Remark(code="failed", facts={"error": result.reason, "stage": result.stage, "hint": result.hint})
         run.save_study(study, without(study, order.config, order.files, why))
 
     follow(policy, measure, clock=orders.clock)
@@ -123,16 +123,16 @@ def too_few(files: Iterable[FileSet], configs: Sequence[RunConfig]) -> Iterator[
 
     Samples that are read by their keys are dropped from memory between reads.
     """
-    for there in (each for each in files if each.streamed or not each.places):
+    for file_set in (file_set for file_set in files if file_set.streamed or not file_set.places):
         needed = 0
         for config in configs:
-            if config.data == there.fingerprint and config.cache != "warm":
+            if config.data == file_set.fingerprint and config.cache != "warm":
                 pace = pace_for(workers=config.loader.workers, rounds=config.rounds, budget_s=None)
                 batches = untimed(config.loader) + 1 + pace.fewest_cold
                 needed = max(needed, config.ranks * config.compute.batch_size * batches)
-        if there.count < needed:
-            more = needed if there.generated or there.images_found >= needed else ""
-            facts: Facts = {"data": there.label, "samples": there.count, "needed": needed, "images": more}
+        if file_set.count < needed:
+            more = needed if file_set.generated or file_set.images_found >= needed else ""
+            facts: Facts = {"data": file_set.label, "samples": file_set.count, "needed": needed, "images": more}
             yield Remark(code="too_few_samples", facts=facts)
 
 

@@ -61,10 +61,10 @@ def study_prefilled(config: RunConfig, files: FileSet, parts: Parts, on_stage: O
 def _from_full_buffer(runner: SegmentRunner, loader: Switched, files: FileSet, part: Part) -> Segment | None:
     """None where the buffer does not fill."""
     config, parts, batches = runner.config, runner.parts, runner.batches
-    most = batches_read(config.loader)
+    most_batches = batches_read(config.loader)
     if config.cache == "cold":
-        most = min(most, files.count // config.compute.batch_size)
-    steps = most - untimed(config.loader)
+        most_batches = min(most_batches, files.count // config.compute.batch_size)
+    steps = most_batches - untimed(config.loader)
     pace = Pace(min_s=0.0, min_batches=steps, max_s=MOST_SECONDS, max_batches=steps)
     runner.ready.prepare(part.mode, taken=batches.count, pace=pace, cores=parts.cores_available)
     # Those were made from other files than those of the segment.
@@ -110,20 +110,20 @@ def study_epochs(
     early = config.loader.batches_begun
     flush(batches, early)
     number, size = 1 + early, config.compute.batch_size
-    each = files.count // size
-    found: list[Epoch] = []
+    epoch_steps = files.count // size
+    trained: list[Epoch] = []
     for epoch in range(epochs):
         on_stage(f"epoch {epoch + 1}", epoch, epochs)
-        first, end = epoch * each, (epoch + 1) * each
+        first, end = epoch * epoch_steps, (epoch + 1) * epoch_steps
         pace = Pace(min_s=0.0, min_batches=end - number, max_s=inf, max_batches=end - number)
         steps = train(batches, compute, clock, pace.enough)
         number = end
         end_ns = max(steps.closed_ns, *steps.finished_ns[-1:])
-        found.append(
+        trained.append(
             Epoch(
                 images=len(steps.begin_ns) * size,
                 wall_s=(end_ns - steps.begin_ns[0]) / 1e9,
-                delivered_bytes=order.delivered_bytes(first * size, each * size),
+                delivered_bytes=order.delivered_bytes(first * size, epoch_steps * size),
                 storage_bytes=_from_storage(parts, range(first, end)),
             )
         )
@@ -133,7 +133,7 @@ def study_epochs(
         config=config,
         set_bytes=pages_bytes(files),
         memory_bytes=min((free for free in left if free is not None), default=None),
-        epochs=tuple(found),
+        epochs=tuple(trained),
     )
 
 

@@ -42,7 +42,7 @@ def plan_sweep(
 ) -> tuple[Coded, ...]:  # fmt: skip
     """What is still to be measured of a sweep, in further rounds and `beside` the verdicts, and how long it takes."""
     auto, budget_s, made = spec.auto, spec.budget_s, list[Coded]()
-    further_s = [found.needed_s for found in further.values() if found.needed_s is not None]
+    further_s = [result.needed_s for result in further.values() if result.needed_s is not None]
     if todo:
         least_s = sum(START_SECONDS + SCREENING_SEGMENTS * SEGMENT_SECONDS + _compiling(config) for config in todo)
         facts: Facts = {
@@ -138,10 +138,10 @@ class Orders:
             self.on_stage(f"{label} {order.config.title()}", round(so_far), round(ask.total))
 
         report("start", 0, 0)
-        found = self.processes.run(order, time_limit_s=limit_s, on_stage=report)
-        if limit_s < time_limit_s and isinstance(found, RunFailure) and found.hint == RAISE_TIME_LIMIT:
-            return replace(found, hint=RAISE_BUDGET)
-        return found
+        result = self.processes.run(order, time_limit_s=limit_s, on_stage=report)
+        if limit_s < time_limit_s and isinstance(result, RunFailure) and result.hint == RAISE_TIME_LIMIT:
+            return replace(result, hint=RAISE_BUDGET)
+        return result
 
 
 def pending(run: RunDirectory) -> list[RunConfig]:
@@ -227,7 +227,7 @@ class SweepPolicy:
         times = Counter([*self.earlier, *(config for config, _ in done)])
         last = {**self.earlier, **dict(done)}
         left_s = self.whole_s - spent_s
-        needed = {config: found.needed_s for config, found in last.items() if found.needed_s is not None}
+        needed = {config: result.needed_s for config, result in last.items() if result.needed_s is not None}
         # The kind of storage shows more than another round of a clear verdict; it is asked once.
         reads = any(config.cache in ("cold", "as-found") for config in self.spec.configs)
         kept_s = KIND_LONGEST_S if reads and not self.earlier else 0.0
@@ -251,17 +251,17 @@ class SweepPolicy:
 def may_go_on(run: RunDirectory, measured: Iterable[RunConfig]) -> dict[RunConfig, SweepResult]:
     """Those of these configurations of which a further round may tell more."""
     results = ((config, run.result(config.key)) for config in measured)
-    found = {config: _seen(run, each) for config, each in results if isinstance(each, Measurement)}
-    return {config: each for config, each in found.items() if each.needed_s is not None}
+    by_config = {config: _further_of(run, result) for config, result in results if isinstance(result, Measurement)}
+    return {config: result for config, result in by_config.items() if result.needed_s is not None}
 
 
-def _seen(run: RunDirectory, found: Measurement) -> SweepResult:
+def _further_of(run: RunDirectory, measurement: Measurement) -> SweepResult:
     """What a further round takes, and what it is for."""
-    plan = further_round(found, thorough=run.record.spec.thorough)
+    plan = further_round(measurement, thorough=run.record.spec.thorough)
     if not plan:
         return SweepResult()
-    needed_s = START_SECONDS + Durations.of(found).of_least(plan)
-    judged = Judged(measurement=found)
+    needed_s = START_SECONDS + Durations.of(measurement).of_least(plan)
+    judged = Judged(measurement=measurement)
     return SweepResult(needed_s=needed_s, is_open=judged.is_open, is_uneven=judged.is_uneven)
 
 
@@ -301,15 +301,15 @@ def sweep(
         )  # fmt: skip
         configs = run.record.spec.configs
         label = f"{configs.index(config) + 1}/{len(configs)}"
-        found = orders.measured(ask, order, label)
-        if isinstance(found, Measurement):
-            run.save(found)
-            measure_ceiling(run, order, found)
+        result = orders.measured(ask, order, label)
+        if isinstance(result, Measurement):
+            run.save(result)
+            measure_ceiling(run, order, result)
             # Where time is not divided, all was measured at once; no more is asked of what brought nothing.
-            gained = len(found.segments) > (len(earlier.segments) if earlier else 0)
-            return _seen(run, found) if gained and policy.whole_s is not None else SweepResult()
-        if earlier is None and isinstance(found, RunFailure):
-            run.save(found)
+            gained = len(result.segments) > (len(earlier.segments) if earlier else 0)
+            return _further_of(run, result) if gained and policy.whole_s is not None else SweepResult()
+        if earlier is None and isinstance(result, RunFailure):
+            run.save(result)
         return SweepResult()
 
     follow(policy, measure, clock=clock)

@@ -63,7 +63,7 @@ def test_the_seed_decides_the_order_and_the_limit_the_end(tmp_path: Path, monkey
     assert first == again and first != other and set(first) == set(other)
     monkeypatch.setattr(files, "LIMIT_BYTES", 5000)
     limited = sampled(tmp_path)
-    assert len(limited.pieces) == 5 and limited.found == 30
+    assert len(limited.pieces) == 5 and limited.total == 30
 
 
 def test_images_are_read_without_what_lies_beside_them(tmp_path: Path) -> None:

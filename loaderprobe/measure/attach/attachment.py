@@ -54,10 +54,10 @@ def others_that_train(scratch: Path) -> int:
     return sum(1 for pid in pids if pid != os.getpid() and runs(pid))
 
 
-def settled(seen: ScriptLoader) -> bool:
+def settled(tracked: ScriptLoader) -> bool:
     """True where siblings of this process, if it has any, train by now, too."""
     alone = multiprocessing.parent_process() is None
-    return alone or time.perf_counter_ns() - seen.began_ns >= SETTLED_S * 1e9
+    return alone or time.perf_counter_ns() - tracked.began_ns >= SETTLED_S * 1e9
 
 
 def claimed(scratch: Path) -> bool:
@@ -90,8 +90,8 @@ Loop = tuple[Iterator[Any], int]
 class Evaluation:
     """Finds loops over the measured loader that train on none of its batches, and gives them the loader's own."""
 
-    def __init__(self, seen: ScriptLoader, coroutine: SessionCoroutine) -> None:
-        self._seen, self._coroutine = seen, coroutine
+    def __init__(self, tracked: ScriptLoader, coroutine: SessionCoroutine) -> None:
+        self._tracked, self._coroutine = tracked, coroutine
         self._last: Loop | None = None
         """The one that got the last batch."""
         self._given = 0
@@ -110,14 +110,14 @@ class Evaluation:
         """
         if self._evaluates == loop:
             return True
-        if self._last != loop or not self._seen.trained or self._seen.passes.trains:
+        if self._last != loop or not self._tracked.trained or self._tracked.passes.trains:
             return False
         self._coroutine.interrupt("a batch was taken without a backward pass after it")
-        if self._trains == loop or not self._seen.passes.evaluates:
+        if self._trains == loop or not self._tracked.passes.evaluates:
             return False
         self.makes_iterator = True
         try:
-            self._evaluates, self._batches = loop, self._seen.loader._get_iterator()
+            self._evaluates, self._batches = loop, self._tracked.loader._get_iterator()
         finally:
             self.makes_iterator = False
         for _ in range(self._given):  # in place of these it got batches of the measurement
@@ -156,14 +156,14 @@ class OtherTraining:
     """Backward passes on other batches: too many, or too long, and the loop that is measured does not come back."""
 
     def __init__(
-        self, seen: ScriptLoader, after_steps: int, passes: int, budget_s: float | None, clock: Callable[[], int]
+        self, tracked: ScriptLoader, after_steps: int, passes: int, budget_s: float | None, clock: Callable[[], int]
     ) -> None:
         """The limit is in epochs, by the `passes` that the script made so far, and in `budget_s` for `after_steps`.
 
         Ranks, which are in step, count passes alone: for them `budget_s` is None.
         """
-        epoch = max(after_steps, length_of(seen.loader) or seen.batches)
-        self._most = round(EPOCHS_ELSEWHERE * epoch * max(1.0, passes / max(seen.batches, 1)))
+        epoch = max(after_steps, length_of(tracked.loader) or tracked.batches)
+        self._most = round(EPOCHS_ELSEWHERE * epoch * max(1.0, passes / max(tracked.batches, 1)))
         self._most_s = None if budget_s is None else EPOCHS_ELSEWHERE * budget_s
         self._after_steps, self._clock = after_steps, clock
         self._passes = self._since_ns = 0
@@ -190,7 +190,7 @@ class OtherTraining:
 class Takeover:
     """Gives the loops over one loader the batches of a measurement, with the loop's work as the step."""
 
-    seen: ScriptLoader
+    tracked: ScriptLoader
     real: Iterator[Any]
     """The iterator that the script has of the loader."""
     take: Callable[[], Any]
@@ -203,24 +203,24 @@ class Takeover:
     """True once the script was given a batch of the measurement."""
 
     def __post_init__(self) -> None:
-        self.evaluation = Evaluation(self.seen, self.coroutine)
-        length = length_of(self.seen.loader) or 0
+        self.evaluation = Evaluation(self.tracked, self.coroutine)
+        length = length_of(self.tracked.loader) or 0
         # Fewer make no segment: then a loop that may expect no more gets more all the same.
-        counted = length > LEAST_STEPS_IN_A_ROW and not self.seen.known.keeps(self.real) and counts_to(length)
+        counted = length > LEAST_STEPS_IN_A_ROW and not self.tracked.known.keeps(self.real) and counts_to(length)
         self._length = length if counted else None
         """Batches of an epoch, where the loop ends with them; None for as many as the measurement takes."""
 
     @property
     def epoch_is_over(self) -> bool:
-        return self._length is not None and self.seen.in_epoch > self._length
+        return self._length is not None and self.tracked.in_epoch > self._length
 
-    def loop_begins(self, seen: ScriptLoader) -> None:
+    def loop_begins(self, tracked: ScriptLoader) -> None:
         """What is timed now is more than a step; an evaluation over the same loader is over."""
-        if seen is self.seen:
+        if tracked is self.tracked:
             self.evaluation.stop()
-        if not (seen is self.seen and seen.begun_each_batch):
-            other = f"loader {seen.record().number} was iterated"
-            self.coroutine.interrupt("the loop began its next epoch" if seen is self.seen else other)
+        if not (tracked is self.tracked and tracked.begun_each_batch):
+            reason = f"loader {tracked.record().number} was iterated"
+            self.coroutine.interrupt("the loop began its next epoch" if tracked is self.tracked else reason)
 
     def resumes(self) -> tuple[float, str] | None:
         """The loop asks for a batch again: what took it much longer than a step, as `Pauses.end` says, is no step."""
@@ -236,14 +236,14 @@ class Takeover:
         if not (self.handed_over and real is self.real) and type(real) is not LoopIterator:
             from loaderprobe.loaders.attached import shut_down
 
-            shut_down(real, self.seen.loader)
+            shut_down(real, self.tracked.loader)
         self.handed_over = True
         self.evaluation.gave(loop)
         self.pauses.begin()
 
     def close(self) -> None:
         """Put the loader's own iterators in the place of those that gave batches of the measurement."""
-        attributes = vars(self.seen.loader)
+        attributes = vars(self.tracked.loader)
         attributes.update({name: None for name, value in attributes.items() if type(value) is LoopIterator})
 
 
@@ -271,25 +271,25 @@ def budget_of(request: AttachRequest, step_s: float, *, in_ranks: bool) -> tuple
     return (2 * usual_s, 0.0) if in_ranks else (usual_s, usual_s)
 
 
-def workers_start(seen: ScriptLoader, measurement: Measurement) -> tuple[Remark, ...]:
+def workers_start(tracked: ScriptLoader, measurement: Measurement) -> tuple[Remark, ...]:
     """Where workers start each epoch, and the script's rate is off the measured one by more than rates drift.
 
     With workers that run on, an epoch still waits for its first batch for as long as that takes to make.
     """
     from loaderprobe.loaders.unwrap import kept_iterators
 
-    loader, base = seen.loader, measurement.config.mode
+    loader, base = tracked.loader, measurement.config.mode
     trained, alone = (segments_of(measurement, base, activity) for activity in ("training", "loader_only"))
-    starts = seen.starts_workers and seen.starts_ns and not (seen.begun_each_batch or kept_iterators(loader))
+    starts = tracked.starts_workers and tracked.starts_ns and not (tracked.begun_each_batch or kept_iterators(loader))
     cost = worker_cost(measurement.worker_batches, alone)  # all workers are busy, as when they start
     if not (starts and trained and cost):
         return ()
-    start_s = median(seen.starts_ns) / 1e9 - cost.wall_s / sum(segment.steps for segment in alone)
-    step_s = sum(each.seconds for each in trained) / sum(segment.steps for segment in trained)
+    start_s = median(tracked.starts_ns) / 1e9 - cost.wall_s / sum(segment.steps for segment in alone)
+    step_s = sum(segment.seconds for segment in trained) / sum(segment.steps for segment in trained)
     epoch_s = (length_of(loader) or math.inf) * step_s
     if start_s < LEAST_PREDICTION_ERROR * epoch_s:
         return ()
-    facts: Facts = {"start_s": start_s, "epoch_s": epoch_s, "starts": float(len(seen.starts_ns))}
+    facts: Facts = {"start_s": start_s, "epoch_s": epoch_s, "starts": float(len(tracked.starts_ns))}
     return (Remark(code="workers_start_each_epoch", facts=facts),)
 
 
@@ -310,7 +310,7 @@ class Finished(SystemExit):
 class Attachment:
     """Follows the script until a loader has trained for some steps, then measures it with the loop as the step.
 
-    `say(code, facts)` is how it speaks, and `found` is called with what was measured. Its methods are those of
+    `say(code, facts)` is how it speaks, and `on_result` is called with what was measured. Its methods are those of
     `ScriptHooks`.
     """
 
@@ -318,13 +318,13 @@ class Attachment:
         self,
         request: AttachRequest,
         say: Say,
-        found: Callable[[OwnMeasured], None],
+        on_result: Callable[[OwnMeasured], None],
         launched: int = 1,
         clock: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
         """`launched` is how many processes a launcher has started to train together; `clock` gives ns."""
         self._request, self._say, self._clock = request, say, clock
-        self._found = found
+        self._on_result = on_result
         self._pid = os.getpid()
         self._outside = Outside(say, Path(request.scratch), clock)
         self._loaders = SeenLoaders(ScriptLoader)
@@ -356,65 +356,65 @@ class Attachment:
 
     def loop_begins(self, loader: Any) -> None:
         self._goes_on()
-        seen = self._loaders.known(loader) if self._hears else None
-        if seen is not None:
-            seen.begins()
+        tracked = self._loaders.known(loader) if self._hears else None
+        if tracked is not None:
+            tracked.begins()
             if self._takeover is not None:
-                self._takeover.loop_begins(seen)
+                self._takeover.loop_begins(tracked)
 
     def get_iterator(self, loader: Any, original: Callable[[Any], Iterator[Any]]) -> Iterator[Any]:
         self._goes_on()
         takeover = self._takeover
-        if takeover is None or not self._hears or self._loaders.seen(loader) is not takeover.seen:
+        if takeover is None or not self._hears or self._loaders.seen(loader) is not takeover.tracked:
             begin_ns = self._clock()
             made = original(loader)
             if (known := self._loaders.known(loader)) is not None:
                 known.starting_ns += self._clock() - begin_ns
             return made
-        takeover.loop_begins(takeover.seen)
+        takeover.loop_begins(takeover.tracked)
         # Another real one would start workers, and begin to read.
-        return LoopIterator(takeover.real, partial(self.next_batch, takeover.seen, take=takeover.take))
+        return LoopIterator(takeover.real, partial(self.next_batch, takeover.tracked, take=takeover.take))
 
     def iterator_made(self, loader: Any) -> ScriptLoader | None:
         self._goes_on()
         if not self._hears:
             return None
-        seen = self._loaders.seen(loader)
+        tracked = self._loaders.seen(loader)
         if self._takeover is not None:
-            self._takeover.loop_begins(seen)
-        return seen
+            self._takeover.loop_begins(tracked)
+        return tracked
 
-    def next_batch(self, seen: ScriptLoader, real: Iterator[Any], take: Callable[[], Any]) -> Any:
+    def next_batch(self, tracked: ScriptLoader, real: Iterator[Any], take: Callable[[], Any]) -> Any:
         """The batch that the script gets: the next of its own loader, or of the measurement."""
         if self._here and self._measures():
             from loaderprobe.loaders.unwrap import FOREIGN_HINT, SHARED
 
             raise BadValue(SHARED, hint=FOREIGN_HINT)
         self._goes_on()
-        takeover, loop = self._takeover_of(seen, real, take), (real, seen.begun)
-        seen.in_epoch += 1
+        takeover, loop = self._takeover_of(tracked, real, take), (real, tracked.begun)
+        tracked.in_epoch += 1
         if takeover is not None:
             return takeover.evaluation.next() if takeover.evaluation.has(loop) else self._measured_batch(takeover, loop)
-        self._say_waiting(seen)
+        self._say_waiting(tracked)
         begin_ns = self._clock()
         try:
             batch = take()
         except StopIteration:  # its workers have ended
-            seen.starting_ns += self._clock() - begin_ns
+            tracked.starting_ns += self._clock() - begin_ns
             raise
-        self._loaders.took(seen, begin_ns, self._clock())
+        self._loaders.took(tracked, begin_ns, self._clock())
         self._outside.took()
         return batch
 
-    def _say_waiting(self, seen: ScriptLoader) -> None:
+    def _say_waiting(self, tracked: ScriptLoader) -> None:
         """For what the measurement waits, less and less often; of several processes, they would all say so."""
-        waited_s = (self._clock() - (seen.began_ns or self._clock())) / 1e9
+        waited_s = (self._clock() - (tracked.began_ns or self._clock())) / 1e9
         begun = self._over or self._takeover is not None
         if waited_s >= self._silent_s and self._launched == 1 and not begun:
             self._silent_s, chosen = 2 * waited_s, self._request.loader is not None
             facts = {"steps": self._loaders.awaited(self._request.after_steps), "waited_s": waited_s}
-            facts |= values(seen.record(), "batches", "backward_passes")
-            self._say("script.waits", facts | {"number": "" if seen.trained or chosen else str(seen.number)})
+            facts |= values(tracked.record(), "batches", "backward_passes")
+            self._say("script.waits", facts | {"number": "" if tracked.trained or chosen else str(tracked.number)})
 
     def backward(self) -> None:
         if not self._here:
@@ -472,40 +472,40 @@ class Attachment:
         """True while the measurement runs, and not the script."""
         return self._takeover is not None and self._takeover.coroutine.inside
 
-    def _takeover_of(self, seen: ScriptLoader, real: Iterator[Any], take: Callable[[], Any]) -> Takeover | None:
+    def _takeover_of(self, tracked: ScriptLoader, real: Iterator[Any], take: Callable[[], Any]) -> Takeover | None:
         """The takeover that gives this loader's batches; it may begin with the one that is asked for now."""
         if self._over or not self._here:
             return None
         if self._takeover is None:
-            decision = self._decided(seen)
+            decision = self._decided(tracked)
             if isinstance(decision, NoVerdict):
                 self._leave(decision)
             elif decision:
-                self._begin(seen, real, take)
-        return self._takeover if self._takeover is not None and self._takeover.seen is seen else None
+                self._begin(tracked, real, take)
+        return self._takeover if self._takeover is not None and self._takeover.tracked is tracked else None
 
-    def _decided(self, seen: ScriptLoader) -> bool | NoVerdict:
+    def _decided(self, tracked: ScriptLoader) -> bool | NoVerdict:
         """Whether to take over the loop over this loader now: of a single process once it trains, of ranks when all
         have agreed. Why this process is never measured, if that is clear."""
         if self._ranks is None:
-            asked, after_steps = self._request.loader, self._request.after_steps
-            if seen is not self._loaders.choice(asked, after_steps):
-                if self._loaders.lacks(asked) and self._loaders.choice(None, after_steps) and not self._said_lacking:
+            number, after_steps = self._request.loader, self._request.after_steps
+            if tracked is not self._loaders.choice(number, after_steps):
+                if self._loaders.lacks(number) and self._loaders.choice(None, after_steps) and not self._said_lacking:
                     self._said_lacking = True
-                    self._say("script.no_such_loader", {"asked": asked, "loaders": self._loaders.records()})
+                    self._say("script.no_such_loader", {"asked": number, "loaders": self._loaders.records()})
                 return False
             self._ranks = ranks_here()
-            if self._ranks is None and not (settled(seen) or others_that_train(Path(self._request.scratch))):
+            if self._ranks is None and not (settled(tracked) or others_that_train(Path(self._request.scratch))):
                 return False
-            prevented = self._prevented(seen)
+            prevented = self._prevented(tracked)
             if self._ranks is None:
                 return prevented or True
             if prevented is not None and prevented.why in ("other_thread", "another_process"):
                 self._ranks.refuse(prevented.why)
-        agreed = self._ranks.agrees(seen, self._loaders.passes)
+        agreed = self._ranks.agrees(tracked, self._loaders.passes)
         return NoVerdict("ranks_apart") if self._ranks.not_together else agreed
 
-    def _prevented(self, seen: ScriptLoader) -> NoVerdict | None:
+    def _prevented(self, tracked: ScriptLoader) -> NoVerdict | None:
         if self._loaders.trained_in not in (0, threading.get_ident()):
             return NoVerdict("other_thread")
         scratch = Path(self._request.scratch)
@@ -519,7 +519,7 @@ class Attachment:
         if not claimed(scratch):
             return NoVerdict("another_process")
         # What starting them each time costs shows in no copy, whose workers run on.
-        if self._ranks is None and seen.begun_each_batch and seen.starts_workers:
+        if self._ranks is None and tracked.begun_each_batch and tracked.starts_workers:
             return NoVerdict("begun_each_batch")
         return None
 
@@ -534,8 +534,8 @@ class Attachment:
         if self._is_coordinator:
             self._say("script.no_verdict", {"attached": self.record()})
 
-    def _begin(self, seen: ScriptLoader, real: Iterator[Any], take: Callable[[], Any]) -> None:
-        ranks, step_s = self._ranks, seen.step_s(self._clock())
+    def _begin(self, tracked: ScriptLoader, real: Iterator[Any], take: Callable[[], Any]) -> None:
+        ranks, step_s = self._ranks, tracked.step_s(self._clock())
         budget_s, beyond_s = budget_of(self._request, step_s, in_ranks=ranks is not None)
         if ranks is not None:
             try:
@@ -546,39 +546,39 @@ class Attachment:
                 return
         if self._is_coordinator:
             facts = {
-                "loader": seen.record(),
+                "loader": tracked.record(),
                 "ranks": ranks.size if ranks else None,
                 "budget_s": budget_s,
                 "most_s": budget_s + beyond_s if beyond_s else None,
-                "others": self._loaders.others(seen),
+                "others": self._loaders.others(tracked),
             }
             self._say("script.begins", facts)
             self._said_ns = self._clock()
         pauses = Pauses(self._clock)
-        measure = partial(self._measured, seen, pauses, budget_s, beyond_s)
+        measure = partial(self._measured, tracked, pauses, budget_s, beyond_s)
         coroutine = SessionCoroutine(measure) if ranks is None else ranks.coroutine(measure)
         most_s = None if ranks is not None else budget_s
-        others = OtherTraining(seen, self._request.after_steps, self._loaders.passes, most_s, self._clock)
-        self._takeover = Takeover(seen, real, take, coroutine, pauses, others, budget_s)
+        others = OtherTraining(tracked, self._request.after_steps, self._loaders.passes, most_s, self._clock)
+        self._takeover = Takeover(tracked, real, take, coroutine, pauses, others, budget_s)
         self._files.begin()
         pauses.watch(threading.get_ident(), step_s)
 
     def _measured(
-        self, seen: ScriptLoader, pauses: Pauses, budget_s: float, beyond_s: float, step: Callable[[Any], None]
+        self, tracked: ScriptLoader, pauses: Pauses, budget_s: float, beyond_s: float, step: Callable[[Any], None]
     ) -> OwnMeasured | None:
         """What is measured of the loops over a loader, alone or in step with all ranks; None on ranks but the first."""
         request, ranks = self._request, self._ranks
         if ranks is not None:
-            measured = ranks.measure(seen, step, request, budget_s, self._on_stage)
+            measured = ranks.measure(tracked, step, request, budget_s, self._on_stage)
         else:
-            asked = LoaderRequest(cache=request.cache, budget_s=budget_s, beyond_s=beyond_s, period=seen.period)
-            measured = measure_loader(seen.known.to_measure(), compute_of(step), asked, self._on_stage)
+            options = LoaderRequest(cache=request.cache, budget_s=budget_s, beyond_s=beyond_s, period=tracked.period)
+            measured = measure_loader(tracked.known.to_measure(), compute_of(step), options, self._on_stage)
         if measured is None:
             return None
         measurement = measured.measurement
         self._interrupted = INTERRUPTED in measurement.notes
-        notes = [*(() if ranks is None else ranks.notes(measurement)), *workers_start(seen, measurement)]
-        if ranks is None and seen.begun_each_batch:
+        notes = [*(() if ranks is None else ranks.notes(measurement)), *workers_start(tracked, measurement)]
+        if ranks is None and tracked.begun_each_batch:
             notes.append(Remark(code="begun_each_batch"))
         notes += measurement.notes
         if pauses.total_s:
@@ -635,7 +635,7 @@ class Attachment:
             self._conclude(takeover)
             raise KeyboardInterrupt if self._interrupted else self._ended()
         takeover.gave(loop)
-        self._loaders.gave(takeover.seen)
+        self._loaders.gave(takeover.tracked)
         self._outside.took()
         return batch
 
@@ -667,7 +667,7 @@ class Attachment:
         self._no_verdict = NoVerdict("ended_early" if self._is_coordinator else "follows")
         try:
             if result is not None:
-                self._found(result)
+                self._on_result(result)
                 self._no_verdict = None
         except LoaderprobeError as error:
             self._no_verdict = NoVerdict("refused", error.message, error.hint)
@@ -706,7 +706,7 @@ class Attachment:
             early = self._is_coordinator or isinstance(error, LostRank)
             self._no_verdict = NoVerdict("ended_early" if early else "follows", error.message, error.hint)
             if takeover.other_training.happens and early:
-                others = self._loaders.others(takeover.seen)
+                others = self._loaders.others(takeover.tracked)
                 named = join_words([f"loader {other.number} ({other.dataset})" for other in others])
                 self._no_verdict = NoVerdict("not_seen_again", named, error.hint)
 

@@ -122,7 +122,7 @@ class Outside:
         total: Counter[CodePlace] = Counter()
         for _, calls in timed:
             total.update(calls)
-        slowest = max(total, key=lambda place: total[place], default=None)
+        slowest = max(total, key=lambda function: total[function], default=None)
         # Of the same steps: the hook slows the model's calls, too, so this is rather too low.
         shares = [calls[slowest] / max(took_ns, 1) for took_ns, calls in timed] if slowest else [0.0, 0.0]
         waits = self._waits.samples() if self._waits else None
@@ -153,7 +153,7 @@ class Pauses:
         self.total_s = 0.0
         self._least_s = LEAST_PAUSE_S
         self._begun_ns: int | None = None
-        self._seen: list[Stack] = []
+        self._stacks: list[Stack] = []
         self._looks: StackLooks | None = None
 
     def watch(self, thread: int, step_s: float) -> None:
@@ -162,11 +162,11 @@ class Pauses:
         self._looks = StackLooks(thread, LOOK_AT_PAUSE_S, self.on_stack)
 
     def begin(self) -> None:
-        self._begun_ns, self._seen = self._clock(), []
+        self._begun_ns, self._stacks = self._clock(), []
 
     def on_stack(self, stack: Stack) -> None:
         if self._begun_ns is not None and (self._clock() - self._begun_ns) / 1e9 >= self._least_s:
-            self._seen.append(stack)
+            self._stacks.append(stack)
 
     def end(self) -> tuple[float, str] | None:
         """The loop asks for its next batch: seconds since the last, and the function in which most of them passed.
@@ -179,7 +179,7 @@ class Pauses:
             return None
         self.total_s += seconds
         loop = of_the_script(stack_of(sys._getframe()))
-        functions = Counter(function for stack in self._seen if (function := called(loop, stack)) is not None)
+        functions = Counter(function for stack in self._stacks if (function := called(loop, stack)) is not None)
         return seconds, str(functions.most_common(1)[0][0]) if functions else ""
 
     def close(self) -> None:

@@ -159,7 +159,7 @@ class KnownLoader:
             if known.dataset is loader.dataset:
                 same = (known.batch_size, known.num_workers) == (loader.batch_size, loader.num_workers)
             else:
-                same = original is None and self._place == _place() and _kind(known) == _kind(loader)
+                same = original is None and self._stack == _script_stack() and _kind(known) == _kind(loader)
             if not same:
                 return False
         self.made_again = self.made_again or original is None
@@ -171,7 +171,7 @@ class KnownLoader:
 
         self._original = weakref.ref(loader)
         self._copy = bare_copy(loader, plain=hasattr(type(loader), "__del__"))
-        self._place = _place()
+        self._stack = _script_stack()
 
 
 def _kind(loader: Any) -> tuple[Any, ...]:
@@ -181,7 +181,7 @@ def _kind(loader: Any) -> tuple[Any, ...]:
     return *names, loader.batch_size, loader.num_workers, loader.drop_last, length_of(loader._index_sampler)
 
 
-def _place() -> tuple[tuple[str, int], ...]:
+def _script_stack() -> tuple[tuple[str, int], ...]:
     """The file and line of each function of the script that runs, the innermost first."""
     return tuple((frame.f_code.co_filename, frame.f_lineno) for frame in _frames_of_the_script())
 
@@ -282,100 +282,100 @@ class SeenLoaders(Generic[L]):
 
     def seen(self, loader: Any) -> L:
         """This loader, of which a loop begins; one made again for each epoch is the same one."""
-        for seen in self.all:
-            if seen.known.is_same_as(loader):
-                seen.begins()
-                return seen
+        for tracked in self.all:
+            if tracked.known.is_same_as(loader):
+                tracked.begins()
+                return tracked
         self.all.append(self._make(len(self.all), KnownLoader(loader)))
         return self.all[-1]
 
     def known(self, loader: Any) -> L | None:
-        return next((seen for seen in self.all if seen.loader is loader), None)
+        return next((tracked for tracked in self.all if tracked.loader is loader), None)
 
     @property
     def taken(self) -> list[L]:
         """Those that gave batches since the last backward pass."""
         return self.current if self._fresh else []
 
-    def took(self, seen: L, begin_ns: int, ready_ns: int) -> None:
-        self.gave(seen)
-        if seen.in_epoch == 1:
-            seen.starts_ns.append(seen.starting_ns + ready_ns - begin_ns)
-        seen.starting_ns = 0
-        seen.began_ns = seen.began_ns or begin_ns
-        seen.longest_ns = max(seen.longest_ns, begin_ns - (seen.asked_ns or begin_ns))
-        seen.asked_ns = begin_ns
-        seen.since_update += 1
-        seen.wait_ns += ready_ns - begin_ns
-        seen.thread = threading.get_ident()
+    def took(self, tracked: L, begin_ns: int, ready_ns: int) -> None:
+        self.gave(tracked)
+        if tracked.in_epoch == 1:
+            tracked.starts_ns.append(tracked.starting_ns + ready_ns - begin_ns)
+        tracked.starting_ns = 0
+        tracked.began_ns = tracked.began_ns or begin_ns
+        tracked.longest_ns = max(tracked.longest_ns, begin_ns - (tracked.asked_ns or begin_ns))
+        tracked.asked_ns = begin_ns
+        tracked.since_update += 1
+        tracked.wait_ns += ready_ns - begin_ns
+        tracked.thread = threading.get_ident()
 
-    def gave(self, seen: L) -> None:
+    def gave(self, tracked: L) -> None:
         """The script has a batch of this loader, or of its measurement."""
         from loaderprobe.loaders.attached import gradients_are_off
 
-        seen.passes.took()
-        seen.without_gradients = gradients_are_off() and seen.passes.since >= seen.in_epoch
+        tracked.passes.took()
+        tracked.without_gradients = gradients_are_off() and tracked.passes.since >= tracked.in_epoch
         # A validation after each step is none of the next one.
-        if not seen.without_gradients or all(other.without_gradients for other in self.current):
+        if not tracked.without_gradients or all(other.without_gradients for other in self.current):
             if not self._fresh:
                 self.current, self._fresh = [], True
-            if seen not in self.current:
-                self.current.append(seen)
-        seen.batches += 1
-        seen.loops += seen.in_epoch == 1
+            if tracked not in self.current:
+                self.current.append(tracked)
+        tracked.batches += 1
+        tracked.loops += tracked.in_epoch == 1
 
     def backward(self) -> None:
         self._fresh, self.trained_in = False, threading.get_ident()
         self.passes += 1
-        self.current = [seen for seen in self.current if not seen.without_gradients] or self.current
-        for seen in self.current:
-            seen.trained += not seen.passes.updates
-        for seen in self.all:
-            seen.passes.backward()
+        self.current = [tracked for tracked in self.current if not tracked.without_gradients] or self.current
+        for tracked in self.current:
+            tracked.trained += not tracked.passes.updates
+        for tracked in self.all:
+            tracked.passes.backward()
 
     def optimizer_stepped(self) -> None:
         # A script may call its optimizer once before it trains, to begin its state.
         self._updated = self._updated or self.passes > 0
-        for seen in self.all:
-            seen.passes.optimizer_stepped()
-        for seen in self.current:
-            if seen.since_update:
-                seen.period, seen.since_update = seen.since_update, 0
+        for tracked in self.all:
+            tracked.passes.optimizer_stepped()
+        for tracked in self.current:
+            if tracked.since_update:
+                tracked.period, tracked.since_update = tracked.since_update, 0
 
     def awaited(self, after_steps: int) -> int:
         """The steps that are waited for: more where none has updated the model."""
         return after_steps * (WITHOUT_UPDATE if self.passes and not self._updated else 1)
 
-    def choice(self, asked: int | None, after_steps: int) -> L | None:
-        """Of the loaders that a training step takes from, the one that it waits for most; or the number `asked` for.
+    def choice(self, number: int | None, after_steps: int) -> L | None:
+        """Of the loaders that a training step takes from, the one that it waits for most; or the one of this `number`.
 
         None until it has given `after_steps` batches, and the model was updated: then it is known for how many batches
         gradients are added up.
         """
-        after_steps = self.awaited(after_steps)
-        if asked is not None:
-            return next((seen for seen in self.all if seen.number == asked and seen.batches >= after_steps), None)
-        if self._fresh or not self.current or min(seen.passes.steps for seen in self.current) < after_steps:
+        steps = self.awaited(after_steps)
+        if number is not None:
+            return next((loader for loader in self.all if loader.number == number and loader.batches >= steps), None)
+        if self._fresh or not self.current or min(tracked.passes.steps for tracked in self.current) < steps:
             return None
-        return max(self.current, key=lambda seen: seen.wait_ns)
+        return max(self.current, key=lambda tracked: tracked.wait_ns)
 
     def others(self, chosen: L | None) -> list[SeenLoader]:
         """Other loaders that the last step took from."""
         return [loader.record() for loader in self.current if loader is not chosen]
 
-    def lacks(self, asked: int | None) -> bool:
+    def lacks(self, number: int | None) -> bool:
         """True where there is no loader of the number that is asked for, so far."""
-        return asked is not None and asked >= len(self.all)
+        return number is not None and number >= len(self.all)
 
-    def why_none(self, asked: int | None) -> WhyNot:
-        if self.lacks(asked):
+    def why_none(self, number: int | None) -> WhyNot:
+        if self.lacks(number):
             return "no_such_loader"
-        trained = [seen for seen in self.all if seen.trained]
-        if any(seen.thread != self.trained_in for seen in trained):
+        trained = [tracked for tracked in self.all if tracked.trained]
+        if any(tracked.thread != self.trained_in for tracked in trained):
             return "other_thread"
-        if self.passes > UPDATES_A_BATCH * sum(seen.trained for seen in self.all):
+        if self.passes > UPDATES_A_BATCH * sum(tracked.trained for tracked in self.all):
             return "no_loader"
         return "too_few_steps" if trained else "no_backward"
 
     def records(self) -> tuple[SeenLoader, ...]:
-        return tuple(seen.record() for seen in self.all)
+        return tuple(tracked.record() for tracked in self.all)

@@ -63,8 +63,8 @@ class ScriptCollectives(Collectives):
             reasons = self._group.gather(b"" if own is None else msgspec.json.encode(own))
         except LostRank as error:
             return own or NotTogether(code="lost", ranks=(), detail=error.message, hint=error.hint)
-        heard = (msgspec.json.decode(reason, type=NotTogether) for reason in reasons if reason)
-        return next(heard, own) or NotTogether(code="lost", ranks=())
+        refusals = (msgspec.json.decode(reason, type=NotTogether) for reason in reasons if reason)
+        return next(refusals, own) or NotTogether(code="lost", ranks=())
 
     def end(self) -> None:
         """Leave: the other ranks learn of it where they meet next."""
@@ -238,17 +238,17 @@ class Ranks:
     def size(self) -> int:
         return self._member.size
 
-    def agrees(self, seen: ScriptLoader, passes: int) -> bool:
+    def agrees(self, tracked: ScriptLoader, passes: int) -> bool:
         """True at the step at which the loops of all ranks are taken over; asked before each batch."""
         self._offer = self._offer or RankOffer(
-            loader=seen.number,
-            batch_size=seen.loader.batch_size,
-            workers=seen.loader.num_workers,
-            prefetch_factor=seen.loader.prefetch_factor or 0,
-            period=seen.period,
+            loader=tracked.number,
+            batch_size=tracked.loader.batch_size,
+            workers=tracked.loader.num_workers,
+            prefetch_factor=tracked.loader.prefetch_factor or 0,
+            period=tracked.period,
         )
         proposed = self._agreement.proposed
-        if self.not_together or seen.number != (proposed[1] if proposed else self._offer.loader):
+        if self.not_together or tracked.number != (proposed[1] if proposed else self._offer.loader):
             return False
         try:
             if not self._agreement.ask(passes, self._offer):
@@ -263,13 +263,13 @@ class Ranks:
 
     def refuse(self, code: NotTogetherCode, detail: str = "", hint: str = "") -> None:
         """This rank cannot be measured, so none is."""
-        own = self.not_together = NotTogether(code=code, ranks=(self._member.rank,), detail=detail, hint=hint)
+        refusal = self.not_together = NotTogether(code=code, ranks=(self._member.rank,), detail=detail, hint=hint)
         if not self._agreement.agreed:
             with suppress(RuntimeError):  # the store may have gone with the rank that held it
-                self._agreement.refuse(own)
-            self.not_together = self._agreement.not_together or own
+                self._agreement.refuse(refusal)
+            self.not_together = self._agreement.not_together or refusal
         elif not self._collectives.begun:
-            self.not_together = self._collectives.refusal(own)
+            self.not_together = self._collectives.refusal(refusal)
 
     def end(self) -> None:
         """The script ends before all agreed."""
@@ -286,21 +286,21 @@ class Ranks:
         return self._collectives.coroutine
 
     def measure(
-        self, seen: ScriptLoader, step: Callable[[Any], None], request: AttachRequest, budget_s: float,
+        self, tracked: ScriptLoader, step: Callable[[Any], None], request: AttachRequest, budget_s: float,
         on_stage: OnStage,
     ) -> OwnMeasured | None:  # fmt: skip
         """Measure in step with the others. What all measured, on rank 0; None on the others."""
-        together = {"collectives": self._collectives, "disturbance": OthersMeter(self._ranks_here)}
-        asked = LoaderRequest(
+        shared = {"collectives": self._collectives, "disturbance": OthersMeter(self._ranks_here)}
+        options = LoaderRequest(
             cache=request.cache,
             budget_s=budget_s,
-            period=seen.period,
-            among=lambda parts, *_: replace(parts, **together),
+            period=tracked.period,
+            among=lambda parts, *_: replace(parts, **shared),
             ceiling=False,
             deadline=self._collectives.until,
             joined=self._as_one,
         )
-        measured = measure_loader(seen.known.to_measure(), compute_of(step), asked, on_stage)
+        measured = measure_loader(tracked.known.to_measure(), compute_of(step), options, on_stage)
         return measured if self.is_coordinator else None
 
     def keep(self, run: str) -> None:

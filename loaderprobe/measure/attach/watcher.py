@@ -204,87 +204,87 @@ class Watcher:
 
     def loop_begins(self, loader: Any) -> None:
         """A loop over a loader begins, with an iterator that is heard of by itself."""
-        seen = self._loaders.known(loader)
-        if seen is not None:
-            seen.begins()
+        tracked = self._loaders.known(loader)
+        if tracked is not None:
+            tracked.begins()
 
     def get_iterator(self, loader: Any, original: Callable[[Any], Iterator[Any]]) -> Iterator[Any]:
         """The script's own iterator, whose workers record what batches cost."""
-        entered_ns, seen = time.thread_time_ns(), self._loaders.seen(loader)
-        self._ended(seen, time.perf_counter_ns(), entered_ns)  # where the loop before was left
+        entered_ns, tracked = time.thread_time_ns(), self._loaders.seen(loader)
+        self._ended(tracked, time.perf_counter_ns(), entered_ns)  # where the loop before was left
 
         def timed(loader: Any) -> Iterator[Any]:
             begin_ns, cpu_ns = time.perf_counter_ns(), time.thread_time_ns()
             real = original(loader)
-            seen.starting_ns += time.perf_counter_ns() - begin_ns
+            tracked.starting_ns += time.perf_counter_ns() - begin_ns
             self._overhead_ns -= time.thread_time_ns() - cpu_ns
             return real
 
-        made: Iterator[Any] = seen.watching.iterate(loader, timed)
+        made: Iterator[Any] = tracked.watching.iterate(loader, timed)
         self._overhead_ns += time.thread_time_ns() - entered_ns
         return made
 
     def iterator_made(self, loader: Any) -> Watched:
         return self._loaders.seen(loader)
 
-    def next_batch(self, seen: Watched, real: Iterator[Any], take: Callable[[], Any]) -> Any:
+    def next_batch(self, tracked: Watched, real: Iterator[Any], take: Callable[[], Any]) -> Any:
         entered = time.thread_time_ns()
-        self._ended(seen, time.perf_counter_ns(), entered)
+        self._ended(tracked, time.perf_counter_ns(), entered)
         # What closing an interval takes is no waiting for input.
         begin_ns, cpu_ns, process_begun_ns = time.perf_counter_ns(), time.thread_time_ns(), time.process_time_ns()
         try:
             batch = take()
         except StopIteration:  # its workers have ended
-            seen.starting_ns += time.perf_counter_ns() - begin_ns
+            tracked.starting_ns += time.perf_counter_ns() - begin_ns
             raise
         ready_ns, cpu_after = time.perf_counter_ns(), time.thread_time_ns()
         step = LoopStep(
-            begin_ns=begin_ns - seen.starting_ns,
+            begin_ns=begin_ns - tracked.starting_ns,
             ready_ns=ready_ns,
             begin_cpu_ns=cpu_ns,
             ready_cpu_ns=cpu_after,
             begin_process_ns=process_begun_ns,
         )
-        if seen.images is None:
-            seen.images = False
+        if tracked.images is None:
+            tracked.images = False
             with suppress(Exception):  # a batch of no usual kind: training goes on
-                seen.images = holds_images(batch)
-        self._took(seen, step)
+                tracked.images = holds_images(batch)
+        self._took(tracked, step)
         self._overhead_ns += cpu_ns - entered + time.thread_time_ns() - cpu_after
         return batch
 
-    def _ended(self, seen: Watched, now_ns: int, cpu_ns: int) -> None:
+    def _ended(self, tracked: Watched, now_ns: int, cpu_ns: int) -> None:
         """The loop asks for its next batch: its step is over."""
-        if seen.steps and not seen.steps[-1].end_ns:
-            last = seen.steps[-1]
+        if tracked.steps and not tracked.steps[-1].end_ns:
+            last = tracked.steps[-1]
             last.end_ns, last.end_cpu_ns, last.end_process_ns = now_ns, cpu_ns, time.process_time_ns()
-            last.trains = seen.passes.trains
+            last.trains = tracked.passes.trains
             if last.trains:
-                seen.sums.add(last)
-            if seen.batches == FIRST_STEPS:
-                seen.sums = _without_slow_start(seen.steps) or seen.sums
-            length_s = FIRST_S if not seen.intervals else LATER_S
-            is_over = seen.sums.steps and now_ns - seen.sums.begin_ns >= length_s * 1e9
-            if is_over and seen.batches >= FIRST_STEPS and seen is self._main(seen.beside):
-                self._interval(seen)
+                tracked.sums.add(last)
+            if tracked.batches == FIRST_STEPS:
+                tracked.sums = _without_slow_start(tracked.steps) or tracked.sums
+            length_s = FIRST_S if not tracked.intervals else LATER_S
+            is_over = tracked.sums.steps and now_ns - tracked.sums.begin_ns >= length_s * 1e9
+            if is_over and tracked.batches >= FIRST_STEPS and tracked is self._main(tracked.beside):
+                self._interval(tracked)
 
-    def _took(self, seen: Watched, step: LoopStep) -> None:
-        seen.in_epoch += 1
-        self._loaders.gave(seen)
+    def _took(self, tracked: Watched, step: LoopStep) -> None:
+        tracked.in_epoch += 1
+        self._loaders.gave(tracked)
         self._outside.took()
-        seen.began_ns, seen.starting_ns = seen.began_ns or step.begin_ns, 0
-        seen.steps.append(step)
+        tracked.began_ns, tracked.starting_ns = tracked.began_ns or step.begin_ns, 0
+        tracked.steps.append(step)
         self._batches += 1
-        seen.given_at = self._batches
+        tracked.given_at = self._batches
 
-    def _trains_on(self, seen: Watched) -> bool:
+    def _trains_on(self, tracked: Watched) -> bool:
         """False for a loader that only gives batches now and then, as for a validation, beside many updates without."""
-        of_all = seen.trained * UPDATES_A_BATCH >= self._loaders.passes
-        return seen.trained > 0 and (of_all or seen.passes.steps >= UPDATES_A_BATCH)
+        of_all = tracked.trained * UPDATES_A_BATCH >= self._loaders.passes
+        return tracked.trained > 0 and (of_all or tracked.passes.steps >= UPDATES_A_BATCH)
 
     def _main(self, among: Sequence[Watched]) -> Watched | None:
         """Of these loaders, the one that training waits for most; None where none trains."""
-        return max(filter(self._trains_on, among), key=lambda seen: seen.wait_ns, default=None)
+        return max(filter(self._trains_on, among), key=lambda tracked: tracked.wait_ns, default=None)
 
     def backward(self) -> None:
         """A backward pass belongs to the loaders that gave batches since the pass before it."""
@@ -292,13 +292,13 @@ class Watcher:
 
         self._outside.backward()
         self._ranks = max(self._ranks, ranks_in_use())  # a script may end their group before it ends
-        for seen in self._loaders.taken:  # also where loaders give batches to steps of their own in turn
-            seen.beside = [each for each in self._loaders.all if each.given_at > seen.trained_at]
-            seen.trained_at = self._batches
-        for seen in self._loaders.current:
-            if not seen.passes.updates:
+        for tracked in self._loaders.taken:  # also where loaders give batches to steps of their own in turn
+            tracked.beside = [loader for loader in self._loaders.all if loader.given_at > tracked.trained_at]
+            tracked.trained_at = self._batches
+        for tracked in self._loaders.current:
+            if not tracked.passes.updates:
                 # Of the batches before, an evaluation may have taken some.
-                seen.wait_ns += seen.steps[-1].ready_ns - seen.steps[-1].begin_ns
+                tracked.wait_ns += tracked.steps[-1].ready_ns - tracked.steps[-1].begin_ns
         self._loaders.backward()
 
     def optimizer_stepped(self) -> None:
@@ -339,9 +339,9 @@ class Watcher:
             on_gpu=_on_gpu(),
             ranks=self._ranks,
             others=tuple(
-                type(each.loader.dataset).__name__
-                for each in trained.beside
-                if each is not trained and self._trains_on(each)
+                type(other.loader.dataset).__name__
+                for other in trained.beside
+                if other is not trained and self._trains_on(other)
             ),
             overhead_s=self._overhead_ns / 1e9,
             images=bool(trained.images),
@@ -355,30 +355,30 @@ class Watcher:
 
         return Watched(number, known, watching=WatchedLoader(Path(self._folder.name, str(number))))
 
-    def _interval(self, seen: Watched) -> None:
+    def _interval(self, tracked: Watched) -> None:
         """Close an interval. Of a long one, the last steps are judged."""
-        sums, seen.sums = seen.sums, IntervalSums()
-        part = [step for step in seen.steps if step.begin_ns >= sums.begin_ns]
+        sums, tracked.sums = tracked.sums, IntervalSums()
+        part = [step for step in tracked.steps if step.begin_ns >= sums.begin_ns]
         try:
-            records = self._records(seen, part)
-            if not seen.loader.num_workers and records.instrument_ns:
+            records = self._records(tracked, part)
+            if not tracked.loader.num_workers and records.instrument_ns:
                 self._overhead_ns += round(mean(records.instrument_ns) * sums.steps)
-            bound = self._bound(seen, part, records)
-            seen.intervals.append(_summed(sums, records, seen.began_ns, bound, seen.loader.batch_size))
-            facts = {"interval": seen.intervals[-1], "ranks": self._ranks, "images": bool(seen.images)}
+            bound = self._bound(tracked, part, records)
+            tracked.intervals.append(_summed(sums, records, tracked.began_ns, bound, tracked.loader.batch_size))
+            facts = {"interval": tracked.intervals[-1], "ranks": self._ranks, "images": bool(tracked.images)}
             self._say("script.watched", facts)
-            self._keep(self._so_far(seen))
+            self._keep(self._so_far(tracked))
         except Exception as error:  # noqa: BLE001  # a full disk, or whatever it is: training goes on
             self._say("script.not_kept", {"error": str(error) or type(error).__name__})
 
-    def _records(self, seen: Watched, part: Sequence[LoopStep]) -> WorkerBatches:
-        found: WorkerBatches = seen.watching.records(part[0].begin_ns if part else 0)
-        return found
+    def _records(self, tracked: Watched, part: Sequence[LoopStep]) -> WorkerBatches:
+        records: WorkerBatches = tracked.watching.records(part[0].begin_ns if part else 0)
+        return records
 
-    def _bound(self, seen: Watched, part: Sequence[LoopStep], records: WorkerBatches) -> Bound | None:
+    def _bound(self, tracked: Watched, part: Sequence[LoopStep], records: WorkerBatches) -> Bound | None:
         if _on_gpu():
             return None
-        measured = observed(part, records, seen.loader, cores_available())
+        measured = observed(part, records, tracked.loader, cores_available())
         bound = None if measured is None else Judged(measurement=measured).bound
         # What this rank takes for its step may be waiting for a rank whose loader is slower.
         named = {bound.cause, *bound.candidates} if bound else set()

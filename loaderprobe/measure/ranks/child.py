@@ -43,7 +43,7 @@ def barrier_s(group: Group, clock: Clock) -> float:
 
 def meeting_notes(code: str, meeting_s: float, segments: Sequence[Segment]) -> tuple[Remark, ...]:
     """The time of the barrier after each step of these, where it is a notable part of a step."""
-    step_s = sum(each.seconds for each in segments) / max(1, sum(segment.steps for segment in segments))
+    step_s = sum(segment.seconds for segment in segments) / max(1, sum(segment.steps for segment in segments))
     if not meeting_s > OF_STEP * step_s > 0:
         return ()
     return (Remark(code=code, facts={"meeting_s": meeting_s, "share": min(1.0, meeting_s / step_s)}),)

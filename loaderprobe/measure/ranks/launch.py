@@ -198,17 +198,17 @@ def spread(text: str, nodes: Sequence[Node] | None) -> tuple[int, int]:
     Raises BadValue for any other text, for more than there are, or for ranks that cannot be spread evenly.
     """
     match = re.fullmatch(r"(?:(\d{1,5})x)?(\d{1,6})", text.strip())
-    asked, each = (int(part) if part else 1 for part in match.groups()) if match else (0, 0)
-    if not match or asked < 1 or each < 1:
+    node_count, a_node = (int(part) if part else 1 for part in match.groups()) if match else (0, 0)
+    if not match or node_count < 1 or a_node < 1:
         raise BadValue(f"'{text}' is no number of ranks", hint=FORMS)
-    ranks = asked * each
+    ranks = node_count * a_node
     if nodes is None:
-        check_one_node(asked)
+        check_one_node(node_count)
         return ranks, 1
     # Without a number, the fewest with as many processes over which they spread evenly; all nodes, where none do.
     fewest = [min(len(node.processes) for node in nodes[:count]) for count in range(1, len(nodes) + 1)]
-    even = (n for n, most in enumerate(fewest, 1) if ranks % n == 0 and ranks // n <= most)
-    over = asked if match[1] else next(even, len(nodes))
+    even = (n for n, processes in enumerate(fewest, 1) if ranks % n == 0 and ranks // n <= processes)
+    over = node_count if match[1] else next(even, len(nodes))
     check_processes(ranks, over, nodes)
     return ranks, over
 
@@ -300,8 +300,8 @@ def put(store: SharedStore, key: str, value: object) -> None:
 def take(store: SharedStore, key: str, type_: type[T]) -> T:
     """The record that `put` stored at a key."""
     parts = [store.get(f"{key}/{number}") for number in range(int(store.get(key)))]
-    found: T = from_json(b"".join(parts), type_)
-    return found
+    record: T = from_json(b"".join(parts), type_)
+    return record
 
 
 KEY_OF_ONE, KEY_OF_ALL = "seat", "seats"
@@ -330,10 +330,10 @@ class RankProcess:
         if self.missing([KEY_OF_ALL], JOIN_S + LATER_S):
             raise LostRank(f"not all processes have come after {JOIN_S + LATER_S:.0f} s", hint=NOT_STARTED)
         processes = take(self.store, KEY_OF_ALL, list[ProcessInfo])
-        other = next((process for process in processes if process.version != self._info.version), None)
-        if other:
+        unlike = next((process for process in processes if process.version != self._info.version), None)
+        if unlike:
             raise BadValue(
-                f"{other.host} has loaderprobe {other.version}, and {self._info.host} has {self._info.version}",
+                f"{unlike.host} has loaderprobe {unlike.version}, and {self._info.host} has {self._info.version}",
                 hint="install the same version on all nodes",
             )
         self.nodes = nodes_of(processes)
@@ -395,7 +395,7 @@ class RankProcess:
         """Measure in a child as one of the ranks; (how that ended, what the child returned)."""
         stages = 0
 
-        def heard(stage: str, done: int, total: int) -> None:
+        def count_stage(stage: str, done: int, total: int) -> None:
             nonlocal stages
             stages += 1
             on_stage(stage, done, total)
@@ -408,7 +408,7 @@ class RankProcess:
 
         try:
             result = run_order(
-                replace(order, placement=placement), clock=self.clock, time_limit_s=limit_s, on_stage=heard,
+                replace(order, placement=placement), clock=self.clock, time_limit_s=limit_s, on_stage=count_stage,
                 start=start, aborted=aborted, poll_s=self.poll_s,
             )  # fmt: skip
         except BaseException as error:
@@ -519,13 +519,13 @@ class Coordinator:
             check_processes(config.ranks, config.nodes, self.nodes)
             check_gpus(config, self.nodes)
         for files in sets:
-            most = max((config.nodes for config in configs if config.data == files.fingerprint), default=1)
-            if most == 1:
+            most_nodes = max((config.nodes for config in configs if config.data == files.fingerprint), default=1)
+            if most_nodes == 1:
                 continue
             put(self._process.store, "files", files)
-            command = RankCommand(kind="files", ranks=most, nodes=most)
+            command = RankCommand(kind="files", ranks=most_nodes, nodes=most_nodes)
             number = self._send(command)
-            bad = next((each for each in self._outcomes(command, number, FILES_S) if each.kind != "done"), None)
+            bad = next((answer for answer in self._outcomes(command, number, FILES_S) if answer.kind != "done"), None)
             self._refuse_lost()
             if bad:
                 raise BadValue(
@@ -567,7 +567,7 @@ class Coordinator:
     def _refuse_lost(self) -> None:
         """Raises LostRank where a process did not answer, or has left."""
         processes = ((process, node.host) for node in self.nodes for process in node.processes)
-        left = (each for each in processes if self._process.store.check([f"left/{each[0]}"]))
+        left = ((rank, host) for rank, host in processes if self._process.store.check([f"left/{rank}"]))
         lost = self._lost or next(left, None)
         if lost:
             raise LostRank(
@@ -639,9 +639,9 @@ def _allow_connections(here: Launched) -> None:
 
 def _interface(this: Node, nodes: Sequence[Node], port: int) -> str:
     """The network interface that joins a node to the others; empty without others, or where it is not known."""
-    other = next((node.address for node in nodes if node is not this and node.address), "")
+    address = next((node.address for node in nodes if node is not this and node.address), "")
     # The node that holds the store reaches it by itself; the others say where they are.
-    return interface_of(address_towards(other, port) if other else this.address)
+    return interface_of(address_towards(address, port) if address else this.address)
 
 
 def run_as_coordinator(here: Launched, measure: Callable[[Coordinator], int]) -> int:

@@ -51,7 +51,7 @@ def named(text: str) -> OwnLoader:
 
 def module_file(own: OwnLoader) -> FileSet:
     """The file of its module, which all nodes must have. Imports nothing. Raises MissingPart where there is none."""
-    path = _found(own)
+    path = _module_path(own)
     if path is None:
         raise MissingPart(f"there is no module {own.module}", hint=FORM)
     return FileSet(
@@ -60,29 +60,29 @@ def module_file(own: OwnLoader) -> FileSet:
     )  # fmt: skip
 
 
-def _found(own: OwnLoader) -> Path | None:
+def _module_path(own: OwnLoader) -> Path | None:
     """Not by `find_spec` of the whole name, which imports the packages around the module."""
     top, *below = own.module.split(".")
     specs = (finder.find_spec(top, [own.folder, *sys.path]) for finder in sys.meta_path)
-    spec = next((each for each in specs if each is not None), None)
+    spec = next((spec for spec in specs if spec is not None), None)
     if spec is None:
         return None
-    places = [Path(place, *below) for place in spec.submodule_search_locations or ()] if below else []
+    folders = [Path(folder, *below) for folder in spec.submodule_search_locations or ()] if below else []
     origin = [] if below or spec.origin is None else [Path(spec.origin)]
-    files = [*origin, *(file for place in places for file in (place / "__init__.py", place.with_suffix(".py")))]
-    return next((each for each in files if each.is_file()), None)
+    files = [*origin, *(file for folder in folders for file in (folder / "__init__.py", folder.with_suffix(".py")))]
+    return next((file for file in files if file.is_file()), None)
 
 
 def made(own: OwnLoader) -> tuple[Any, Callable[[Any], Any] | None]:
     """(loader, step or None) as the function makes them. Raises BadValue, MissingPart, and what it raises."""
     with _as_script(own):
-        found = _called(own, _function(own))
-    if not isinstance(found, tuple):
-        return found, None
-    if len(found) != 2 or not callable(found[1]):
-        kinds = ", ".join(type(each).__name__ for each in found)
+        returned = _called(own, _function(own))
+    if not isinstance(returned, tuple):
+        return returned, None
+    if len(returned) != 2 or not callable(returned[1]):
+        kinds = ", ".join(type(part).__name__ for part in returned)
         raise BadValue(f"{own.name} returned ({kinds})", hint=RETURNS)
-    return found
+    return returned
 
 
 MOST_NAMED = 10
@@ -99,15 +99,15 @@ def _function(own: OwnLoader) -> Callable[[], Any]:
         reason = str(error) if isinstance(error, ImportError | AttributeError) else f"{type(error).__name__}: {error}"
         hint = f"check that {own.module} can be imported; what trains stands under if __name__ == '__main__'"
         raise MissingPart(f"{own.name} cannot be loaded: {reason}", hint=hint) from error
-    found = getattr(module, own.function, None)
-    if found is None:
+    member = getattr(module, own.function, None)
+    if member is None:
         own_names = (name for name, value in vars(module).items() if isinstance(value, FunctionType))
         there = [name for name in own_names if not name.startswith("_")][:MOST_NAMED]
         hint = f"functions there: {', '.join(there)}" if there else "write a function there that returns the loader"
         raise MissingPart(f"{own.name} cannot be loaded: {own.module} has no {own.function}", hint=hint)
-    if not callable(found):
-        raise BadValue(f"{own.name} is a {type(found).__name__}, not a function", hint=FORM)
-    function: Callable[[], Any] = found
+    if not callable(member):
+        raise BadValue(f"{own.name} is a {type(member).__name__}, not a function", hint=FORM)
+    function: Callable[[], Any] = member
     return function
 
 
@@ -143,7 +143,7 @@ def _is_of(module: ModuleType, file: Path) -> bool:
 
 def _called(own: OwnLoader, function: Callable[[], Any]) -> Any:
     try:
-        found = function()
+        returned = function()
     except LoaderprobeError:
         raise
     except (Exception, SystemExit) as error:
@@ -151,9 +151,9 @@ def _called(own: OwnLoader, function: Callable[[], Any]) -> Any:
         if any(words in str(error) for words in NO_GROUP):
             hint = "it asks for its rank: add --ranks 2, or start it with torchrun"
         raise LoaderprobeError(f"{own.name} raised {type(error).__name__}: {error}", hint=hint) from error
-    if found is None:
+    if returned is None:
         raise BadValue(f"{own.name} returned nothing", hint=RETURNS)
-    return found
+    return returned
 
 
 @contextmanager
@@ -191,11 +191,11 @@ def measure_in_ranks(
     # As far as it is known before the loader is made: the rest each rank learns.
     order = replace(order_of_own(module_file(own), ranks, nodes, cache), budget_s=budget_s, own=own)
     coordinator.admit((order.config,), (order.files,), what="module of")
-    found = coordinator.run(order, time_limit_s=max(LIMIT_S, LIMIT_TIMES * budget_s), on_stage=on_stage)
-    if isinstance(found, RunFailure):
-        raise error_of(found)
-    assert isinstance(found, OwnMeasured)
-    return found
+    outcome = coordinator.run(order, time_limit_s=max(LIMIT_S, LIMIT_TIMES * budget_s), on_stage=on_stage)
+    if isinstance(outcome, RunFailure):
+        raise error_of(outcome)
+    assert isinstance(outcome, OwnMeasured)
+    return outcome
 
 
 def measure_own(order: Order, on_stage: OnStage) -> OwnMeasured:
@@ -230,10 +230,10 @@ def measure_own(order: Order, on_stage: OnStage) -> OwnMeasured:
 
     def together(measured: Measurement) -> Measurement:
         assert child is not None
-        found = child.together(measured)
-        return replace(found, notes=(*said, *found.notes)) if placement.rank == 0 else found
+        joined = child.together(measured)
+        return replace(joined, notes=(*said, *joined.notes)) if placement.rank == 0 else joined
 
-    asked = LoaderRequest(
+    request = LoaderRequest(
         cache=config.cache,
         budget_s=order.budget_s,
         among=among,
@@ -244,18 +244,18 @@ def measure_own(order: Order, on_stage: OnStage) -> OwnMeasured:
         ranks=config.ranks,
         nodes=config.nodes,
     )
-    found = measure_loader(given, compute_of(step, in_ranks=True), asked, on_stage)
+    measured = measure_loader(given, compute_of(step, in_ranks=True), request, on_stage)
     # As it was asked for: the loader's own settings are in the measurement's.
-    return replace(found, config=config)
+    return replace(measured, config=config)
 
 
-def agreed(group: Group, own: RankInput) -> tuple[Remark, ...]:
+def agreed(group: Group, rank_input: RankInput) -> tuple[Remark, ...]:
     """What rank 0 says of what all ranks take. Raises BadValue on all of them where their loaders differ."""
-    ranks = [msgspec.json.decode(each, type=RankInput) for each in group.gather(msgspec.json.encode(own))]
-    found = differing(ranks) if ranks else None
-    other = msgspec.json.decode(group.broadcast(msgspec.json.encode(found)), type=tuple[int, str] | None)
-    if other is not None:
-        rank, setting = other
+    ranks = [msgspec.json.decode(text, type=RankInput) for text in group.gather(msgspec.json.encode(rank_input))]
+    differs = differing(ranks) if ranks else None
+    difference = msgspec.json.decode(group.broadcast(msgspec.json.encode(differs)), type=tuple[int, str] | None)
+    if difference is not None:
+        rank, setting = difference
         raise BadValue(
             f"the loader of rank {rank} has another {setting.replace('_', ' ')} than that of rank 0",
             hint="give all ranks the same: they take each step together",

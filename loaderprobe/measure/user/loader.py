@@ -192,8 +192,8 @@ class Discovery:
         first_pass = properties.first_pass
         if first_pass is None or not first_pass.images:
             return properties
-        held = any(reads.kept_open for reads in self.loader.pool_reads())
-        names_alone = isinstance(properties.files, PartFiles) and not held
+        kept_open = any(reads.kept_open for reads in self.loader.pool_reads())
+        names_alone = isinstance(properties.files, PartFiles) and not kept_open
         if names_alone and self.counts_reads(properties.files) and _reads_nothing(properties, first_pass):
             properties = replace(properties, files=UnknownFiles(code="none_read"), access="none")
             kept = False
@@ -232,10 +232,10 @@ def _reads_nothing(properties: LoaderProperties, first_pass: FirstPass) -> bool:
 
 def _waits_for_nothing(properties: LoaderProperties) -> bool:
     """True where no file is known, and making samples read nothing and waited for nothing: none can be cold or warm."""
-    found = properties.first_pass
-    if found is None or not isinstance(properties.files, UnknownFiles) or not _reads_nothing(properties, found):
+    first = properties.first_pass
+    if first is None or not isinstance(properties.files, UnknownFiles) or not _reads_nothing(properties, first):
         return False
-    return found.usual_wait_fraction < NEGLIGIBLE_WAIT
+    return first.usual_wait_fraction < NEGLIGIBLE_WAIT
 
 
 def _mean_size(records: WorkerBatches) -> int:
@@ -406,7 +406,7 @@ def data_found(loader: Any, files: LoaderFiles) -> DataFound:
 
 
 def measure_loader(
-    loader: Any, compute: MakeCompute, asked: LoaderRequest, on_stage: OnStage, cache: PageCache | None = None
+    loader: Any, compute: MakeCompute, request: LoaderRequest, on_stage: OnStage, cache: PageCache | None = None
 ) -> OwnMeasured:
     """Measure one loader with one device.
 
@@ -421,67 +421,67 @@ def measure_loader(
     with shared_state_kept(given.loader) as of_state:
         while True:
             try:
-                measured = _measure(given, compute, asked, on_stage, cache or LinuxPageCache())
+                measured = _measure(given, compute, request, on_stage, cache or LinuxPageCache())
                 notes = (*measured.measurement.notes, *of_state)
                 return replace(measured, measurement=replace(measured.measurement, notes=notes))
             except Otherwise as error:
                 given = error.instead  # without the wrapper, or with fewer workers: that ends
             except NotCopied:
-                if isinstance(loader, Unwrapped) or asked.period is not None:
+                if isinstance(loader, Unwrapped) or request.period is not None:
                     raise  # of one of several ranks, or of a script, which goes on with it
                 given = OwnIterable(loader)
 
 
 def _measure(
-    given: Any, compute: MakeCompute, asked: LoaderRequest, on_stage: OnStage, cache: PageCache
+    given: Any, compute: MakeCompute, request: LoaderRequest, on_stage: OnStage, cache: PageCache
 ) -> OwnMeasured:
     from loaderprobe.loaders.iterable import IterableLoader, OwnIterable
     from loaderprobe.loaders.state import random_state_kept
     from loaderprobe.loaders.user_loader import UserLoader
 
-    loader, own = given.loader, isinstance(given, OwnIterable)
-    limit = asked.deadline(asked.budget_s + asked.beyond_s)
+    loader, is_iterable = given.loader, isinstance(given, OwnIterable)
+    limit = request.deadline(request.budget_s + request.beyond_s)
     clock = SystemClock()
     with scratch_directory() as scratch:
         driver: Any = (
             IterableLoader(given, clock, limit.check)
-            if own
+            if is_iterable
             else UserLoader(given, scratch, limit.check, limit.patience_s)
         )
-        sampler = WaitsSampler(lambda: _threads(driver, loader, own=own), scratch)
+        sampler = WaitsSampler(lambda: _threads(driver, loader, is_iterable=is_iterable), scratch)
         with random_state_kept(loader), driver, sampler:
             try:
-                if own:
+                if is_iterable:
                     on_stage("learning how batches are made", 0, 0)
                     driver.new_processes = sampler.follow_threads
-                    properties = _learned(driver, limit, asked)
+                    properties = _learned(driver, limit, request)
                 else:
                     on_stage("learning which files are read", 0, 0)
                     properties = Discovery(
                         loader=driver, cache=cache, workers=loader.num_workers,
                         ahead=loader.num_workers * (loader.prefetch_factor or 0), spent_s=lambda: limit.spent_s,
-                        budget_s=asked.budget_s, samples=driver.samples_in_files(),
+                        budget_s=request.budget_s, samples=driver.samples_in_files(),
                     ).run()  # fmt: skip
                 sampler.follow_threads()
-                config = _config(driver, loader, asked, properties)
+                config = _config(driver, loader, request, properties)
                 device = compute(ComputeArguments(spec=config.compute, loader=config.loader, clock=limit))
                 location = _location(properties.files)
                 parts = Parts(
                     loader=driver, compute=device, clock=clock, cache=cache, location=location,
                     waits=sampler.samples,
                 )  # fmt: skip
-                session = _session(config, parts, asked, on_stage, properties)
-                wanted = asked.ceiling and process_reads_counted(location) and asked.cache == "cold"
+                session = _session(config, parts, request, on_stage, properties)
+                wanted = request.ceiling and process_reads_counted(location) and request.cache == "cold"
                 spent_s = limit.spent_s + (CEILING_S if wanted else 0.0)
-                session.budget_s = max(0.0, asked.budget_s - spent_s)
-                session.beyond_s = lambda so_far: asked.beyond_s if Judged(measurement=so_far).is_unsure else 0.0
+                session.budget_s = max(0.0, request.budget_s - spent_s)
+                session.beyond_s = lambda so_far: request.beyond_s if Judged(measurement=so_far).is_unsure else 0.0
                 notes = (*_run(session, driver, loader), *_uneven(driver.records(), properties.batch_size))
             except OutOfTimeError as error:
-                raise _no_round(error, driver.records(), limit.spent_s, loader, asked) from error
+                raise _no_round(error, driver.records(), limit.spent_s, loader, request) from error
             except StopIteration as error:
                 raise _ended(driver.taken, loader) from error
             measured = replace(session.measurement(), stacks=driver.stacks())
-            measured = asked.joined(replace(measured, notes=(*measured.notes, *driver.notes(), *notes)))
+            measured = request.joined(replace(measured, notes=(*measured.notes, *driver.notes(), *notes)))
     # When the script ends, nothing can be started any more.
     wanted = wanted and not any(note in measured.notes for note in (ENDED, INTERRUPTED))
     if wanted:
@@ -489,14 +489,14 @@ def _measure(
     ceiling = ceiling_of(measured, properties.files, cache) if wanted else None
     return OwnMeasured(
         config=measured.config,
-        measurement=replace(measured, notes=_with_budget(measured, ceiling, session, asked)),
+        measurement=replace(measured, notes=_with_budget(measured, ceiling, session, request)),
         data=data_found(loader, properties.files),
         ceiling=ceiling,
     )
 
 
 def _no_round(
-    error: OutOfTimeError, made: WorkerBatches, spent_s: float, loader: Any, asked: LoaderRequest
+    error: OutOfTimeError, made: WorkerBatches, spent_s: float, loader: Any, request: LoaderRequest
 ) -> BadValue:  # fmt: skip
     """The error; of batches that came, with the budget that a round fits into with what it may be overrun.
 
@@ -507,7 +507,7 @@ def _no_round(
         return BadValue(error.message, hint=error.hint)
     longest_s, ahead = max(made.wall_ns, default=spent_s * 1e9) / 1e9, max(loader.prefetch_factor or 0, 2)
     most_s = longest_s * (2 * (ahead + 1) + SEGMENTS_A_ROUND * (ahead + 2))
-    enough_s = max(most_s / OVERRUN_TIMES, 2 * (asked.budget_s + asked.beyond_s))
+    enough_s = max(most_s / OVERRUN_TIMES, 2 * (request.budget_s + request.beyond_s))
     return BadValue(
         f"{error.message}, in which the loader gave {len(made.batch)} batches",
         hint=f"give more time: --budget {math.ceil(enough_s / BUDGET_STEP_S) * BUDGET_STEP_S} (in Python budget_s)",
@@ -515,7 +515,7 @@ def _no_round(
 
 
 def _with_budget(
-    measured: Measurement, ceiling: StorageCeiling | None, session: Session, asked: LoaderRequest
+    measured: Measurement, ceiling: StorageCeiling | None, session: Session, request: LoaderRequest
 ) -> tuple[Remark, ...]:
     """The notes; where the budget ended the session while the verdict is open, with the budget that it would take."""
     if session.more_s is None or session.budget_s is None:
@@ -523,22 +523,22 @@ def _with_budget(
     if not Judged(measurement=measured, ceiling=ceiling).is_unsure:
         return measured.notes
     # Discovery and the storage alone take their shares of a larger budget, too; of what is more, it takes two at most.
-    share = max(session.budget_s / asked.budget_s, 1 - 2 * DISCOVERY_SHARE)
-    return enough_said(measured.notes, asked.budget_s + session.more_s / share, session.enough_rounds)
+    share = max(session.budget_s / request.budget_s, 1 - 2 * DISCOVERY_SHARE)
+    return enough_said(measured.notes, request.budget_s + session.more_s / share, session.enough_rounds)
 
 
-def _threads(driver: Any, loader: Any, *, own: bool) -> list[tuple[int, int]]:
+def _threads(driver: Any, loader: Any, *, is_iterable: bool) -> list[tuple[int, int]]:
     """The threads that make batches; none before workers start, which some wrappers do with the first batch.
 
     An iterable's own threads are seen while this one waits for them.
     """
-    return threads_of(driver.workers()) if own or driver.workers() or not loader.num_workers else []
+    return threads_of(driver.workers()) if is_iterable or driver.workers() or not loader.num_workers else []
 
 
-def _learned(driver: Any, limit: Deadline, asked: LoaderRequest) -> LoaderProperties:
+def _learned(driver: Any, limit: Deadline, request: LoaderRequest) -> LoaderProperties:
     """Of an iterable that is no DataLoader: files are not looked for. Raises StopIteration where it ends."""
     begin_s, resident = limit.spent_s, Resident()
-    enough_s = min(DISCOVERY_SHARE * asked.budget_s, DISCOVERY_AT_LEAST_S)
+    enough_s = min(DISCOVERY_SHARE * request.budget_s, DISCOVERY_AT_LEAST_S)
     driver.learn(resident.keep, lambda: limit.spent_s - begin_s >= enough_s)
     return LoaderProperties(
         taken=driver.taken, pool=0, batch_size=_mean_size(driver.records()), images=holds_images(resident.batches),
@@ -564,7 +564,7 @@ def _location(files: LoaderFiles) -> StorageLocation:
 
 
 def _session(
-    config: RunConfig, parts: Parts, asked: LoaderRequest, on_stage: OnStage, properties: LoaderProperties
+    config: RunConfig, parts: Parts, request: LoaderRequest, on_stage: OnStage, properties: LoaderProperties
 ) -> Session:
     config = with_options(config, compute=parts.compute.info().name)
     return Session(
@@ -572,9 +572,9 @@ def _session(
         config=config,
         files=None if isinstance(properties.files, UnknownFiles) else properties.files,
         begun_with=properties.taken,
-        parts=asked.among(parts, config, properties),
+        parts=request.among(parts, config, properties),
         on_stage=on_stage,
-        period=asked.period,
+        period=request.period,
     )
 
 
@@ -635,15 +635,15 @@ def _uneven(records: WorkerBatches, batch_size: int) -> tuple[Remark, ...]:
     return () if least == most else (Remark(code="uneven_batches", facts=facts),)
 
 
-def _config(driver: Any, loader: Any, asked: LoaderRequest, properties: LoaderProperties) -> RunConfig:
+def _config(driver: Any, loader: Any, request: LoaderRequest, properties: LoaderProperties) -> RunConfig:
     name = getattr(driver, "kind", "own")
     return RunConfig(
         data=content_hash([type(loader.dataset).__qualname__, repr(loader.batch_size)]),
         resolution=_name(properties.files, loader),
         loader=LoaderSpec(name=name, workers=loader.num_workers, prefetch_factor=loader.prefetch_factor or 0),
         compute=ComputeSpec(name="own", batch_size=properties.batch_size),
-        cache="as-found" if properties.access == "none" or _waits_for_nothing(properties) else asked.cache,
-        rounds=asked.rounds,
-        ranks=asked.ranks,
-        nodes=asked.nodes,
+        cache="as-found" if properties.access == "none" or _waits_for_nothing(properties) else request.cache,
+        rounds=request.rounds,
+        ranks=request.ranks,
+        nodes=request.nodes,
     )
