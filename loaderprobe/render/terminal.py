@@ -140,16 +140,16 @@ def _tables(table: Table, width: int) -> Iterator[RenderableType]:
         while last < len(least) and (last == first or left >= least[last] + gap):
             left -= least[last] + gap
             last += 1
-        places = [0, *range(first, last)]
-        free = width - gap * (len(places) - 1)
+        indexes = [0, *range(first, last)]
+        free = width - gap * (len(indexes) - 1)
         # Figures are never folded: where the width is short, it is their heads and the texts that are.
-        short = sum(natural[index] for index in places) > free
-        lacks = {index: 0 if short and index in table.right else natural[index] - least[index] for index in places}
+        short = sum(natural[index] for index in indexes) > free
+        lacks = {index: 0 if short and index in table.right else natural[index] - least[index] for index in indexes}
         # Each gets its least, and of the rest its share of what it lacks. Rich's own widths may add up to more than the
         # page has, and then the last column loses its ends.
-        spare = max(0, free - sum(least[index] for index in places))
+        spare = max(0, free - sum(least[index] for index in indexes))
         share = min(1.0, spare / max(1, sum(lacks.values())))
-        yield _table(table, {index: least[index] + int(share * lacks[index]) for index in places}, gap)
+        yield _table(table, {index: least[index] + int(share * lacks[index]) for index in indexes}, gap)
         first = max(last, first + 1)
 
 
