@@ -153,8 +153,8 @@ NAMED: dict[str, tuple[Collection[str], Collection[str]]] = {
     "an option without its command": (found(r"^--[\w-]+", SPANS), OPTIONS),
     "a topic of explain": (found(r"^explain ([a-z-]+)", map("\n".join, map(command_lines, TEXTS.values()))), TOPICS),
     "a topic, which README names": (TOPICS, {span.split()[-1] for span in spans(TEXTS[README])}),
-    "found.NAME of a diagnosis": (
-        found(r"^found\.(\w+)", spans((GUIDE / "diagnose.md").read_text())) | {"bound", "verdict", "measurement"},
+    "diagnosis.NAME": (
+        found(r"^diagnosis\.(\w+)", spans((GUIDE / "diagnose.md").read_text())) | {"bound", "verdict", "measurement"},
         {*dir(Diagnosis), *(field.name for field in fields(Diagnosis))},
     ),
     "a module in README": (
