@@ -97,7 +97,7 @@ def _sections(report: BandwidthReport, best: BandwidthPhase | None) -> Iterator[
     yield Section(title="What limits it", parts=tuple(limits), panel="side")
     yield Section(title="How many accelerators that feeds", parts=tuple(_feeds(report)), panel="main")
     yield Section(title=title, parts=names if cold and not served else (), panel="main")
-    yield Section(title="How sure", parts=tags(_sure(best) if best else ()), panel="side")
+    yield Section(title="How sure", parts=tags(_how_sure(best) if best else ()), panel="side")
     yield Section(title="Not known", parts=tags(_not_known(report)), panel="side")
     phases = [*(report.steps if report.by_ranks else report.ladder), *(p for p in report.phases if p.name != "files")]
     words = "first: p50, p99 from a request to the first byte of its reply"
@@ -236,7 +236,7 @@ def _per_s(phase: MetadataPhase) -> str:
     return f"{shown} {plus_minus(phase.ops_per_s, half)}" if half else shown
 
 
-def _sure(best: BandwidthPhase) -> Iterator[str]:
+def _how_sure(best: BandwidthPhase) -> Iterator[str]:
     half = best.bw_high - best.bw_bytes
     yield f"best step ±{percent(half / best.bw_bytes)} (95 %)" if half > 0 else "best step too short for an interval"
     if best.cold_fraction is not None:
@@ -354,13 +354,13 @@ def _ranks(phase: BandwidthPhase | None) -> Iterator[Part]:
         for rank in first_and_last(ordered, _MOST_RANKS)
     )
     level = f"median: {megabytes_per_s(middle)} MB/s"
-    yield Chart(rows=tuple(rows), unit="MB/s", caption=_which(ordered, "ranks"), level=level, ends="rank,MB/s")
+    yield Chart(rows=tuple(rows), unit="MB/s", caption=_caption(ordered, "ranks"), level=level, ends="rank,MB/s")
     hosts: list[list[RankRead]] = [*by_key(ordered, lambda rank: rank.host).values()]
     if 1 < len(hosts) < phase.ranks:
-        yield from table(first_and_last(hosts, _MOST_RANKS), _HOSTS, caption=_which(hosts, "hosts"))
+        yield from table(first_and_last(hosts, _MOST_RANKS), _HOSTS, caption=_caption(hosts, "hosts"))
 
 
-def _which(ordered: Sequence[object], noun: str) -> str:
+def _caption(ordered: Sequence[object], noun: str) -> str:
     few = len(ordered) > _MOST_RANKS
     return f"The slowest and the fastest of {len(ordered):,} {noun}" if few else ""
 

@@ -42,7 +42,7 @@ def batch_size_document(report: BatchSizeReport) -> Document:
         sections=(
             Section(title="Images/s by batch size", parts=(rates,), panel="main"),
             Section(title="What limits it", parts=limits, panel="side"),
-            Section(title="How sure", parts=tags(_sure(report)), panel="side"),
+            Section(title="How sure", parts=tags(_how_sure(report)), panel="side"),
             Section(title="Not known", parts=tags([unknown]), panel="side"),
             Section(title="Sizes that were tried" if ours else "Loops, in order", parts=(*tried, notes)),
         ),
@@ -83,7 +83,7 @@ def _unsure(report: BatchSizeReport) -> bool:
     return _varies(report) or report.stop.code in ("probes_spent", "loops_spent", "interrupted")
 
 
-def _sure(report: BatchSizeReport) -> Iterator[str]:
+def _how_sure(report: BatchSizeReport) -> Iterator[str]:
     yield f"{counted(len(report.probes), 'short training')} (probes), bars with 95 % intervals"
     if report.strategy == "throughput":
         yield f"chosen: the smallest that {'may' if _unsure(report) else 'is sure to'} be within 2 % of the fastest"

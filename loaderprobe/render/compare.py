@@ -107,7 +107,7 @@ def compare_document(report: ComparisonReport) -> Document:
             Section(title="B's speed over A's", parts=tuple(_ratios(report)), panel="main"),
             Section(title="Gates", parts=table(report.gates, gates), panel="side"),
             Section(title="Verdicts that changed", parts=table(verdicts, (name, *_LIMITS)), panel="side"),
-            Section(title="How sure", parts=tags(_sure(report)), panel="side"),
+            Section(title="How sure", parts=tags(_how_sure(report)), panel="side"),
             Section(title="Not in both", parts=items(alone), panel="side"),
             Section(title="Rates", parts=_rates(report, name)),
             Section(title="What differs", parts=table(report.differences, _DIFFERENCE)),
@@ -206,7 +206,7 @@ def _because(report: ComparisonReport, gate: Gate) -> Iterator[str]:
         yield "--allow-unclear lets it hold"
 
 
-def _sure(report: ComparisonReport) -> Iterator[str]:
+def _how_sure(report: ComparisonReport) -> Iterator[str]:
     """What would have been seen, what would make unclear rows clear, and what weakens the comparison."""
     words: tuple[Word, ...] = ("same", "unclear")
     for word in words:

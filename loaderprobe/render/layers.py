@@ -38,7 +38,7 @@ def layers_document(report: LayersReport) -> Document:
         sections=(
             Section(title="Slowest layers, ms a step", parts=tuple(_layers(report)), panel="main"),
             Section(title="Parts of a step", parts=(_parts(report),), panel="main"),
-            Section(title="How sure", parts=tags(_sure(report)), panel="side"),
+            Section(title="How sure", parts=tags(_how_sure(report)), panel="side"),
             Section(title="From the step to a source line", parts=table(report.drill, _drill(report))),
         ),
     )
@@ -69,7 +69,7 @@ def _far(report: LayersReport) -> bool:
     return any(not _FITS[0] <= share <= _FITS[1] for share in shares)
 
 
-def _sure(report: LayersReport) -> Iterator[str]:
+def _how_sure(report: LayersReport) -> Iterator[str]:
     for name, share in report.over_whole.items():
         yield f"layers add up to {percent(share)} of the {name} pass"
     if _far(report):

@@ -140,7 +140,7 @@ def _supply_rows(plan: PlanReport, supply: PlanSupply) -> Iterator[ChartRow]:
         yield ChartRow(
             label=message(f"supply.{limit.resource}", {}),
             value=f"{least}{grouped(limit.feeds)} {ENOUGH_MARK[verdict]}",
-            note=f"{least}{amount(limit.limit)}, {'maybe cached' if cached else _shown(limit.limit.label)}",
+            note=f"{least}{amount(limit.limit)}, {'maybe cached' if cached else _word(limit.limit.label)}",
             bars=(Bar(end=limit.feeds, tone=_TONES[verdict], how=how),),
             level=plan.asked.accelerators,
             level_how="specified",
@@ -153,7 +153,7 @@ def _needs(plan: PlanReport) -> Table:
     seconds, images = plan.epochs.seconds, plan.inputs.get("images")
     if seconds is not None and images is not None:
         epochs = (amount(seconds, seconds.value * plan.asked.accelerators / count) for count in counts)
-        lines.append((f"an epoch of {amount(images)}", *epochs, _shown(seconds.weakest)))
+        lines.append((f"an epoch of {amount(images)}", *epochs, _word(seconds.weakest)))
     capacity = plan.need("capacity")
     files = f" (the files: {amount(capacity.at_utilization)})" if capacity else ""
     return Table(
@@ -173,7 +173,7 @@ def _need_line(plan: PlanReport, need: Need, counts: Sequence[int]) -> tuple[str
     """With ` ±3 %` beside the label of a rate whose inputs were measured to no better than that."""
     planned, name, wanted = plan.asked.accelerators, need.name, need.at_utilization
     scales = [1.0 if name in FIXED else count if name in OF_EACH else count / planned for count in counts]
-    label = _shown(wanted.weakest) + (_spread(wanted) if wanted.unit in ("B/s", "1/s") else "")
+    label = _word(wanted.weakest) + (_spread(wanted) if wanted.unit in ("B/s", "1/s") else "")
     return (_need_name(plan, name), *(_plain(need.to_buy or wanted, scale) for scale in scales), label)
 
 
@@ -327,10 +327,10 @@ def _plain(quantity: Quantity, scale: float = 1.0) -> str:
 
 def _label(quantity: Quantity) -> str:
     """`measured`, `derived from assumed`."""
-    return _shown(quantity.label) if quantity.label != "derived" else f"derived from {_shown(quantity.weakest)}"
+    return _word(quantity.label) if quantity.label != "derived" else f"derived from {_word(quantity.weakest)}"
 
 
-def _shown(label: Label) -> str:
+def _word(label: Label) -> str:
     """Also the rate of an emulated accelerator is `given`: by its name, which the reader may not have chosen."""
     return "specified" if label == "given" else label
 

@@ -189,12 +189,12 @@ def missing(report: Report) -> list[Item]:
     ]
     for reason, absent in by_key(gone, lambda figure: figure[0]).items():
         figures = join_words(list(dict.fromkeys(words_of(at) for _, at, _ in absent)))
-        subject = f"{figures} ({_which(list({row.key: row for *_, row in absent}.values()), report)})"
+        subject = f"{figures} ({_rows_of(list({row.key: row for *_, row in absent}.values()), report)})"
         made.append(Item(subject=subject, text=reason, further=_COLUMNS.isdisjoint(at for _, at, _ in absent)))
     return sorted(made, key=lambda item: item.further)
 
 
-def _which(rows: Sequence[ConfigurationRow], report: Report) -> str:
+def _rows_of(rows: Sequence[ConfigurationRow], report: Report) -> str:
     if len(rows) == 1:
         return full_label(rows[0], report.configurations)
     return "all" if len(rows) == len(measured(report.configurations)) else counted(len(rows), "configuration")
@@ -208,7 +208,7 @@ def notes(report: Report) -> list[tuple[str, str]]:
     said = each_once(note for note, _ in left)
     return [
         *((str(note.facts.get("data", "")), remark_words(note)) for note in report.run.notes),
-        *((_which([row for _, row in by_subject[subject_of(note)]], report), remark_words(note)) for note in said),
+        *((_rows_of([row for _, row in by_subject[subject_of(note)]], report), remark_words(note)) for note in said),
     ]
 
 
@@ -297,7 +297,7 @@ def _evidence(report: Report, group: RowGroup) -> Iterator[Fold]:
                     *proof(row),
                     *table(row.forecasts, _FORECAST, caption="Forecasts of training after one change"),
                     *advice_parts(row.advice, sample_of(report)),
-                    *_made(row),
+                    *_device_words(row),
                 ),
             )
 
@@ -342,7 +342,7 @@ _FORECAST = (
 )
 
 
-def _made(row: ConfigurationRow) -> Iterator[Paragraph]:
+def _device_words(row: ConfigurationRow) -> Iterator[Paragraph]:
     detail = row.detail
     if detail and row.verdict:
         text = (
@@ -367,7 +367,7 @@ def panel_sections(report: Report) -> Iterator[Section]:
     names = tuple((name, f"{letter} {words}") for name, letter, words in TIME_OF_WORKER)
     yield _panel(report, "Where worker time goes, the loader alone", "ms an image", _worker_time, names=names)
     title = "Read rate against what the storage gives"
-    yield _panel(report, title, "MB/s", partial(_read, report), level="storage alone")
+    yield _panel(report, title, "MB/s", partial(_read_rate, report), level="storage alone")
 
 
 def _panel(
@@ -434,7 +434,7 @@ _LEAST_READ = 1_000
 """Bytes/s: less is not drawn."""
 
 
-def _read(report: Report, row: ConfigurationRow, verdict: Verdict) -> ChartRow | None:
+def _read_rate(report: Report, row: ConfigurationRow, verdict: Verdict) -> ChartRow | None:
     read = verdict.disk_read_bytes_per_s
     if read is None:
         return None
@@ -460,7 +460,7 @@ def _scaling(report: Report) -> Iterator[Part]:
     named = ["model", *varied] if varied or several("model", rows) else []
     columns = (
         Column("model", lambda row: ", ".join(str(OPTIONS[name].of(row.config)) for name in named)),
-        Column("on", _on),
+        Column("on", _device),
         Column("workers", lambda row: str(row.config.loader.workers or "serial") if several("workers", rows) else ""),
         Column("images/s", lambda row: f"{interval(row.images_per_s)}{', too noisy' * row.images_per_s.too_wide}"),
         Column("speed-up", lambda row: _gained(scalings[row.key].speedup)),
@@ -474,7 +474,7 @@ def _scaling(report: Report) -> Iterator[Part]:
         yield Paragraph(text=note, tone="quiet", further=True)
 
 
-def _on(row: ConfigurationRow) -> str:
+def _device(row: ConfigurationRow) -> str:
     config = row.config
     over = f" on {counted(config.nodes, 'node')}" if config.nodes > 1 else ""
     return f"{f'{config.ranks} x ' if config.ranks > 1 else ''}{config.compute.name}{over}"

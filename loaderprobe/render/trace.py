@@ -53,7 +53,7 @@ def trace_document(trace: TraceReport) -> Document:
     first = trace.ranks[0]
     ranks = f", {len(trace.ranks)} recordings" if len(trace.ranks) > 1 else ""
     unknown = (_NOT_KNOWN[note.code] for note in (*trace.notes, *first.notes) if note.code in _NOT_KNOWN)
-    timelines = timelines_chart([(_name(rank, trace), rank.view) for rank in _shown(trace)], "A typical stretch")
+    timelines = timelines_chart([(_name(rank, trace), rank.view) for rank in _drawn_ranks(trace)], "A typical stretch")
     return Document(
         title=f"{first.gpu or 'GPU (not named)'}{ranks}, {counted(trace.steps, 'step')} of {_span(trace)}",
         headline=f"The others wait for {_name(slow, trace)}" if slow else bound_sentence(trace.bound).removesuffix("."),
@@ -61,10 +61,10 @@ def trace_document(trace: TraceReport) -> Document:
         tone=trace.bound.cause,
         unsure=not trace.bound.firm,
         sections=(
-            Section(title="Where a step's time goes", parts=(_time(trace),), panel="main"),
-            Section(title="As fast, if it cost nothing", parts=tuple(_free(trace)), panel="main"),
-            Section(title="Do next", parts=tuple(_next(trace)), panel="side"),
-            Section(title="How sure", parts=tags(_sure(trace)), panel="side"),
+            Section(title="Where a step's time goes", parts=(_step_chart(trace),), panel="main"),
+            Section(title="As fast, if it cost nothing", parts=tuple(_speedup_parts(trace)), panel="main"),
+            Section(title="Do next", parts=tuple(_advice_parts(trace)), panel="side"),
+            Section(title="How sure", parts=tags(_how_sure(trace)), panel="side"),
             Section(title="Not known", parts=tags(unknown), panel="side"),
             Section(title="Ranks", parts=tuple(_ranks(trace))),
             Section(title="What held the host up", parts=_host(trace)),
@@ -118,7 +118,7 @@ def _span(trace: TraceReport) -> str:
     return f"{span(every, _ms)} ms (mean {_ms(trace.step_s)})"
 
 
-def _time(trace: TraceReport) -> Chart:
+def _step_chart(trace: TraceReport) -> Chart:
     return Chart(
         rows=tuple(
             ChartRow(
@@ -135,7 +135,7 @@ def _time(trace: TraceReport) -> Chart:
     )
 
 
-def _free(trace: TraceReport) -> Iterator[Part]:
+def _speedup_parts(trace: TraceReport) -> Iterator[Part]:
     """Upper bounds: what is taken from one cause may go to another, as workers take cores from the host."""
     worth = [free for free in trace.free if free.speedup > 1 + OF_STEP / 4]
     if not worth:
@@ -158,7 +158,7 @@ def _free(trace: TraceReport) -> Iterator[Part]:
     )
 
 
-def _next(trace: TraceReport) -> Iterator[Part]:
+def _advice_parts(trace: TraceReport) -> Iterator[Part]:
     for advice in advice_on(trace):
         yield Paragraph(text=message(f"trace_advice.{advice.code}", advice.facts))
     yield Paragraph(text="What splits the input, where the training runs:")
@@ -166,7 +166,7 @@ def _next(trace: TraceReport) -> Iterator[Part]:
         yield Command(text=command)
 
 
-def _sure(trace: TraceReport) -> Iterator[str]:
+def _how_sure(trace: TraceReport) -> Iterator[str]:
     yield "estimated; under a profiler the host is slower"
     marks = [_MARKED[mark] for mark in dict.fromkeys(rank.marked for rank in trace.ranks)]
     yield f"{counted(trace.steps, 'step')}, by {join_words(marks)}"
@@ -192,7 +192,7 @@ def _name(rank: TraceRank, trace: TraceReport) -> str:
     return _short(rank.path if names.count(name) > 1 else name)
 
 
-def _shown(trace: TraceReport) -> tuple[TraceRank, ...]:
+def _drawn_ranks(trace: TraceReport) -> tuple[TraceRank, ...]:
     ordered = sorted(trace.ranks, key=lambda rank: rank.gaps.communication_ns / rank.steps)
     kept = first_and_last(ordered, _SHOWN_RANKS)
     return tuple(rank for rank in trace.ranks if rank in kept)
@@ -201,7 +201,7 @@ def _shown(trace: TraceReport) -> tuple[TraceRank, ...]:
 def _ranks(trace: TraceReport) -> Iterator[Part]:
     if len(trace.ranks) == 1:
         return
-    shown = _shown(trace)
+    shown = _drawn_ranks(trace)
     rows = [
         ChartRow(
             label=_name(rank, trace),
