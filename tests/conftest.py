@@ -142,15 +142,15 @@ class Scheduler(LoadFileScheduling):  # type: ignore[misc]  # it has no types
     """One process runs all tests of a file, and those of all files that need the same server."""
 
     def _split_scope(self, nodeid: str) -> str:
-        file: str = super()._split_scope(nodeid)
-        text = _text_of(HERE.parent / file)
-        shared = (server for server, asked in SERVERS.items() if re.search(asked, text))
-        return file if "mark.alone" in text else next(shared, file)
+        return _asked_together(super()._split_scope(nodeid))
 
 
 @functools.cache
-def _text_of(file: Path) -> str:
-    return file.read_text()
+def _asked_together(file: str) -> str:
+    """One name for the files of a process."""
+    text = (HERE.parent / file).read_text()
+    shared = (server for server, asked in SERVERS.items() if re.search(asked, text))
+    return file if "mark.alone" in text else next(shared, file)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduler:
@@ -189,8 +189,9 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_unconfigure() -> None:
-    """Libraries that look for leaks when Python ends find none."""
-    gc.unfreeze()
+    """SPDL looks for leaks when Python ends, and then finds none; without it, no search for garbage in torch."""
+    if "spdl" in sys.modules:
+        gc.unfreeze()
 
 
 @pytest.fixture(scope="session", autouse=True)
