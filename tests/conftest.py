@@ -123,13 +123,16 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """A planted disk keeps its rate, and a GPU its clock, only while nothing else runs: their files are the last."""
     for item in items:
-        if "plant_disk" in getattr(item, "fixturenames", ()) or item.get_closest_marker("gpu"):
-            item.add_marker(pytest.mark.alone)
-    last = {item.path for item in items if item.get_closest_marker("alone")}
-    for item in items:
-        if item.path in last and not item.get_closest_marker("alone"):
-            item.add_marker(pytest.mark.alone)  # by then others may run that nothing should run beside
-    items.sort(key=lambda item: (item.path in last, not item.path.relative_to(HERE).as_posix().startswith(FIRST)))
+        if "plant_disk" in getattr(item, "fixturenames", ()) or any(map(item.get_closest_marker, ("gpu", "alone"))):
+            module = item.getparent(pytest.Module)
+            assert module
+            module.add_marker(pytest.mark.alone)  # by then others may run that nothing should run beside
+
+    def rank(item: pytest.Item) -> tuple[bool, bool]:
+        first = item.path.relative_to(HERE).as_posix().startswith(FIRST)
+        return item.get_closest_marker("alone") is not None, not first
+
+    items.sort(key=rank)
     config.stash[TURN] = os.open(HERE, os.O_RDONLY)
     fcntl.flock(config.stash[TURN], fcntl.LOCK_SH)
 
@@ -142,15 +145,15 @@ class Scheduler(LoadFileScheduling):  # type: ignore[misc]  # it has no types
     """One process runs all tests of a file, and those of all files that need the same server."""
 
     def _split_scope(self, nodeid: str) -> str:
-        file: str = super()._split_scope(nodeid)
-        text = _text_of(HERE.parent / file)
-        shared = (server for server, asked in SERVERS.items() if re.search(asked, text))
-        return file if "mark.alone" in text else next(shared, file)
+        return _asked_together(super()._split_scope(nodeid))
 
 
 @functools.cache
-def _text_of(file: Path) -> str:
-    return file.read_text()
+def _asked_together(file: str) -> str:
+    """One name for the files of a process."""
+    text = (HERE.parent / file).read_text()
+    shared = (server for server, asked in SERVERS.items() if re.search(asked, text))
+    return file if "mark.alone" in text else next(shared, file)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduler:
@@ -165,19 +168,6 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Tests that are alone wait, one by one, until each process has run all its others."""
-    if item.get_closest_marker("alone") is None:
-        return (yield)
-    # No two can wait for each other: Linux gives up the shared lock before it waits for the exclusive one.
-    fcntl.flock(item.config.stash[TURN], fcntl.LOCK_EX)
-    try:
-        return (yield)
-    finally:
-        fcntl.flock(item.config.stash[TURN], fcntl.LOCK_UN)
-
-
-@pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
     """What is imported stays: each search for garbage in torch and all tests takes a third of a second."""
     gc.disable()
@@ -189,8 +179,9 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_unconfigure() -> None:
-    """Libraries that look for leaks when Python ends find none."""
-    gc.unfreeze()
+    """SPDL looks for leaks when Python ends, and then finds none; without it, no search for garbage in torch."""
+    if "spdl" in sys.modules:
+        gc.unfreeze()
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -204,6 +195,21 @@ def _made_once() -> Iterator[None]:
         patch.setattr(typer.main, "get_command", command_of)
         patch.setattr(typer.testing, "_get_command", command_of)
         yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _alone(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Files of tests that are alone wait, one by one, until each process has run all its others.
+
+    What a session makes once is made before: meanwhile others may run.
+    """
+    if request.node.get_closest_marker("alone") is None:
+        yield
+        return
+    # No two can wait for each other: Linux gives up the shared lock before it waits for the exclusive one.
+    fcntl.flock(request.config.stash[TURN], fcntl.LOCK_EX)
+    yield
+    fcntl.flock(request.config.stash[TURN], fcntl.LOCK_UN)
 
 
 @pytest.fixture(scope="module")

@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
-from torchvision.io import ImageReadMode, decode_jpeg
-from torchvision.transforms import v2
 
 from loaderprobe.compute.kineto import DeviceLimits
 from loaderprobe.compute.profile import Device, record_window
@@ -23,6 +21,9 @@ from loaderprobe.records.measurement import ComputeInfo, Timeline
 from loaderprobe.system.environment import ROCM, list_gpus
 from loaderprobe.system.limits import cores_available
 from loaderprobe.units import join_words
+
+if TYPE_CHECKING:
+    from torchvision.transforms.v2 import Compose
 
 BACKENDS = {"cuda": "nccl", "cpu": "gloo"}
 BUCKET_BYTES = 25 << 20
@@ -162,6 +163,8 @@ class GpuDecoder:
         `batch` is (lengths, bytes of all files in a row, labels), all on the host. Raises BadValue for files that
         are not JPEG.
         """
+        from torchvision.io import ImageReadMode, decode_jpeg
+
         lengths, packed, labels = batch
         with torch.cuda.stream(self._stream):
             self._stream.synchronize()
@@ -180,11 +183,13 @@ class GpuDecoder:
         return images, labels
 
 
-def crop() -> v2.Compose:
+def crop() -> Compose:
     """Training's random resized crop and flip, to 3 x 224 x 224, of one image on its device.
 
     Boxes are drawn on the host with torch's generator, so drawing them does not wait for the device.
     """
+    from torchvision.transforms import v2  # over a second, which a step of the user's own need not wait for
+
     return v2.Compose([v2.RandomResizedCrop(SIDE, antialias=True), v2.RandomHorizontalFlip()])
 
 

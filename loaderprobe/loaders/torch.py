@@ -12,14 +12,12 @@ from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import torch
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, default_collate
-from torchvision import io as tvio
-from torchvision.transforms import v2
 
 from loaderprobe.datasets.layouts import FILES, format_of
 from loaderprobe.errors import BadValue, NoSpace
@@ -42,11 +40,16 @@ from loaderprobe.system.objects import read_object
 from loaderprobe.system.process import SHARED_MEMORY_HINT
 from loaderprobe.units import format_bytes
 
+if TYPE_CHECKING:
+    from torchvision.transforms.v2 import Compose
+
 SIDE = 224
 
 
-def pipeline_steps(spec: LoaderSpec) -> v2.Compose:
+def pipeline_steps(spec: LoaderSpec) -> Compose:
     """The transforms after decoding; they give tensors of 3 x 224 x 224: normalised floats, or bytes as decoded."""
+    from torchvision.transforms import v2  # over a second
+
     crops: dict[str, list[Any]] = {
         "imagenet": [v2.RandomResizedCrop(SIDE, antialias=True), v2.RandomHorizontalFlip()],
         "crop": [v2.RandomCrop(SIDE, pad_if_needed=True)],
@@ -65,6 +68,8 @@ def _content(encoded: Path | bytes) -> bytes:
 
 
 def _by_torchvision(encoded: Path | bytes) -> Any:
+    from torchvision import io as tvio
+
     data = tvio.read_file(str(encoded)) if isinstance(encoded, Path) else as_tensor(encoded)
     return tvio.decode_image(data, mode=tvio.ImageReadMode.RGB)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import runpy
+import sys
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, Self
@@ -11,6 +13,7 @@ import pytest
 import torch
 
 from loaderprobe.compute import step as module
+from loaderprobe.compute import torch as with_torch
 from loaderprobe.compute.emulated import EmulatedCompute, parse_rate
 from loaderprobe.compute.step import NoCompute, StepCompute
 from loaderprobe.compute.torch import StepEvents
@@ -207,3 +210,10 @@ def test_no_step_takes_no_time() -> None:
         compute.step(torch.zeros(4, 3))
     assert compute.finish() == (now_ns,) * 3
     assert (clock.now_ns(), compute.info().name) == (now_ns, NO_STEP)
+
+
+def test_a_step_of_the_users_own_needs_no_torchvision(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A training of texts may have none, and its import takes over a second."""
+    for name in ("torchvision", "torchvision.io", "torchvision.transforms"):
+        monkeypatch.setitem(sys.modules, name, None)
+    assert runpy.run_path(with_torch.__file__)["StepEvents"]

@@ -17,7 +17,6 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
-from torchvision.transforms import v2
 
 from loaderprobe import plugins
 from loaderprobe.compute import torch as module
@@ -131,6 +130,8 @@ def test_the_guides_model_is_installed(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_cpu_step_trains_and_ends_before_the_host_goes_on() -> None:
     """Weights change with a step, and its end is stamped. Bytes are normalised on the device as floats are in the
     workers: training sees the same numbers, whichever way they were sent."""
+    from torchvision.transforms import v2
+
     clock = SystemClock()
     device = CpuCompute(example_arguments(clock, compute="cpu"))
     pixels = torch.randint(0, 256, (2, 3, 224, 224), dtype=torch.uint8)

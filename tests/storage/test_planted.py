@@ -70,7 +70,7 @@ def run(*command: object) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.alone(by_itself=True)
+@pytest.mark.alone
 def test_cold_reads_of_the_serial_loader_agree_with_the_device(photographs: FileSet, measure_real: MeasureReal) -> None:
     """With the files consumed within 5 %, the device within 10 % in the quietest segment: others only add reads."""
     needs_cold_reads(Path(photographs.root))
