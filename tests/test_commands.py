@@ -74,7 +74,10 @@ REFUSED: list[tuple[tuple[str, ...], int, str]] = [
     (("doctor", "/nowhere"), 2, "does not exist"),
     (("explain", "magic"), 2, "verdict"),
     (("nonsense",), 2, "nonsense"),
-    (("diagnose", "make_loader"), 2, "names no function"),
+    *(
+        (("diagnose", name), 2, "names no function in a module try: name a function: train.py:make_loader")
+        for name in ("make", "train.py", "a b:make", "module:", ":make", "a-b:make")
+    ),
     (("diagnose", "nowhere.py:make_loader"), 2, "there is no file"),
     (("diagnose", "a.module:make", "--join", "slurm"), 2, "srun did not start"),
     (("diagnose", "no_such_module_at_all:make"), 3, "cannot be loaded"),
@@ -115,14 +118,10 @@ REFUSED: list[tuple[tuple[str, ...], int, str]] = [
     (("compare", "layers", "layers"), 2, DO_NOT_COMPARE),
     (("compare", "trace", "trace"), 2, DO_NOT_COMPARE),
     (("compare", "rank-bandwidth", "rank-bandwidth", "--fail-if-verdict-changes"), 2, "have no verdicts"),
-    (
-        ("sweep", "sets/64x48", "--compute", "emulated:1", "--convert-to", "new"),
-        2,
-        "needs a folder as DATA, and --layout",
-    ),
-    (("sweep", TAR, "--compute", "emulated:1", "--layout", "files", "--convert-to", "new"), 2, "to write as files"),
-    (("sweep", TAR, "--compute", "emulated:1", "--layout", "files"), 2, "holds tar, not files"),
-    (("sweep", "sets/64x48", "--compute", "emulated:1", "--layout", "tar"), 2, "add --convert-to DIR"),
+    ((*EMULATED, "sets/64x48", "--convert-to", "new"), 2, "needs a folder as DATA, and --layout"),
+    ((*EMULATED, TAR, "--layout", "files", "--convert-to", "new"), 2, "to write as files"),
+    ((*EMULATED, TAR, "--layout", "files"), 2, "holds tar, not files"),
+    ((*EMULATED, "sets/64x48", "--layout", "tar"), 2, "add --convert-to DIR"),
     *(((command, LONG), 2, "File name too long") for command in ("report", "doctor", "bandwidth", "plan", "trace")),
     (("plan",), 2, "no run is given"),
     *(((verb, "several"), 2, THE_NEWEST) for verb in ("report", "plan")),

@@ -59,15 +59,6 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     sys.modules.pop("own_loader_script", None)
 
 
-@pytest.mark.parametrize("text", ["make", "train.py", "a b:make", "module:", ":make", "a-b:make", "nowhere.py:make"])
-def test_what_is_no_name_is_refused(text: str) -> None:
-    """With the two forms; a script that is not there is not taken for a module."""
-    missing = text.startswith("nowhere")
-    with pytest.raises(BadValue, match=r"there is no file nowhere\.py" if missing else "names no function") as caught:
-        named(text)
-    assert missing or "train.py:make_loader" in caught.value.hint
-
-
 def test_a_loader_comes_alone_or_with_a_step(script: str) -> None:
     """The function sees no arguments of our command line."""
     assert made(named(f"{script}:alone")) == ([[script]], None)
