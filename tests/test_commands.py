@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 from collections.abc import Callable
+from contextlib import chdir
 from pathlib import Path
 
 import jsonschema
@@ -64,7 +66,31 @@ REFUSED: list[tuple[tuple[str, ...], int, str]] = [
     (("report", "storage", "-o", "."), 2, ". is a directory"),
     (("bandwidth", "/nowhere"), 2, "/nowhere"),
     (("bandwidth", "/dev/null"), 2, "neither a file nor a folder"),
+    *(
+        (("bandwidth", f"odd/{kind}", "--json"), 2, says)
+        for kind, says in (
+            ("pipe", "is a pipe"),
+            ("socket", "is a socket"),
+            ("loop", "symbolic links"),
+            ("void", "is empty try:"),
+            ("void/x", "Not a directory"),
+            ("nothing", "No such file"),
+            ("none", "it is empty"),
+            ("things", "1 a broken link"),
+        )
+    ),
+    (("bandwidth", "/dev/zero", "--json"), 2, "is a device"),
     (("bandwidth", "/dev", "--readers", "1,x"), 2, "--readers takes numbers with commas"),
+    (("bandwidth", "empty", "--readers", "0,1"), 2, "concurrency must be 1 or more"),
+    (("bandwidth", "empty", "--readers", ""), 2, "--readers: the list is empty"),
+    (("bandwidth", "empty", "--seconds", "0"), 2, "--seconds"),
+    (("bandwidth", "empty", "--seconds", "inf"), 2, "--seconds"),
+    (("bandwidth", "empty", "--scratch", "big"), 2, "big"),
+    (("bandwidth", "empty", "--scratch", "1kB"), 2, "at least 128 KiB"),
+    (("bandwidth", "empty", "--ranks", "1,2x2"), 2, "this one only"),
+    (("bandwidth", "empty", "--ranks", "2", "--readers", "1,2"), 2, "one number of readers each"),
+    (("bandwidth", "empty", "--ranks", "2", "--scratch", "1GB"), 2, "--scratch is of one process only"),
+    (("bandwidth", "empty", "--ranks", "1,2", "--drop-caches"), 2, "--drop-caches is of one process only"),
     (("bandwidth", "empty", "--out", "storage"), 5, "is not empty"),
     (("bandwidth", "empty", "--ranks", "2", "--out", "storage"), 5, "is not empty"),
     (("bandwidth", "empty", "--ranks", "2", "--md", "--json"), 2, "exclude each other"),
@@ -108,6 +134,7 @@ REFUSED: list[tuple[tuple[str, ...], int, str]] = [
     (("compare", "cpu"), 2, "A and B are two results, not 1"),
     (("compare", "cpu", "cpu", "cpu"), 2, "--with"),
     (("compare", "cpu", "nowhere"), 2, "nowhere does not exist"),
+    (("compare", "cpu", "again", "--with", "causes"), 2, "again is cpu again, or a copy of it"),
     (("compare", "cpu", "cpu", "--json", "--md"), 2, "exclude each other"),
     (("compare", "cpu", "cpu", "--out", "cpu"), 5, "not empty"),
     (("compare", "cpu", "cpu", "--fail-if-unclear", "--allow-unclear"), 2, "give one of the two"),
@@ -153,7 +180,17 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         written(folder / name, training())
     written(folder / "cpu.json", [event("cpu_op", "aten::add", 1, 1)])
     written(folder / "mtia.json", [event("mtia_ccp_events", "add", 1, 1), event("kernel", "add", 2, 1, device=0)])
+    (folder / "again").symlink_to(RUNS / "cpu")
     (folder / "empty").mkdir()
+    (folder / "odd" / "none").mkdir(parents=True)
+    (folder / "odd" / "things").mkdir()
+    for pipe in ("pipe", "things/pipe"):
+        os.mkfifo(folder / "odd" / pipe)
+    for link, there in (("loop", "loop"), ("things/broken.jpg", "none"), ("things/again", folder / "odd" / "things")):
+        (folder / "odd" / link).symlink_to(there)
+    (folder / "odd" / "void").touch()
+    with socket.socket(socket.AF_UNIX) as bound, chdir(folder / "odd"):  # the path of a socket may not be long
+        bound.bind("socket")
     for name, kept in (("new", "result.json"), ("old", "run.json")):
         (folder / "several" / name).mkdir(parents=True)
         (folder / "several" / name / kept).touch()
@@ -168,8 +205,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_what_cannot_be_is_refused_with_its_code_and_reason(
     place: Path, monkeypatch: pytest.MonkeyPatch, typed: tuple[str, ...], code: int, says: str
 ) -> None:
-    """2 for what is typed, 3 for what is missing, 5 for what would be written over. Nothing is printed or written, and
-    no error is a traceback."""
+    """2 for what is typed, 3 for what is missing, 5 for what would be written over; each with the next step or
+    the usage. Nothing is printed or written, and no error is a traceback."""
     if code == 3 and "cuda" in typed and (list_gpus()[0] or ROCM.exists()):
         pytest.skip("there is a GPU")
     for name in ("RANK", "SLURM_STEP_NUM_TASKS"):
@@ -180,6 +217,7 @@ def test_what_cannot_be_is_refused_with_its_code_and_reason(
     said = " ".join(done.stderr.split())
     assert (done.exit_code, done.stdout) == (code, ""), done.output
     assert says in said and "rror" in said and "Traceback" not in said and "\x1b[31m" not in said
+    assert "try: " in said or "Usage: " in said or "the budget must be" in said
     assert sorted(place.iterdir()) == before
 
 

@@ -148,15 +148,6 @@ def test_every_row_has_its_word_and_every_gate_its_code(
     assert found["passed"] == (code == 0) == all(gate["passed"] for gate in found["gates"])
 
 
-@pytest.mark.parametrize("side", [("a", "a2", "./a/"), ("a", "a2", "copy")])
-def test_a_measurement_counts_once_a_side(runs: Path, monkeypatch: pytest.MonkeyPatch, side: tuple[str, ...]) -> None:
-    """Given twice, or as a copy, it would count as measured again."""
-    monkeypatch.chdir(runs)
-    refused = invoke("compare", *side, "--with", "slow")
-    assert refused.exit_code == 2
-    assert f"{Path(side[-1])} is a again, or a copy of it" in " ".join(refused.output.split())
-
-
 def test_what_has_no_partner_is_refused(runs: Path, tmp_path: Path) -> None:
     """Two configurations of one run that are the same, a side without a result, and a run without a configuration."""
     empty = tmp_path / "empty"
