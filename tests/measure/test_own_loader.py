@@ -59,17 +59,11 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     sys.modules.pop("own_loader_script", None)
 
 
-def test_a_loader_comes_alone_or_with_a_step(script: str) -> None:
-    """The function sees no arguments of our command line."""
-    assert made(named(f"{script}:alone")) == ([[script]], None)
-    assert made(named(f"{script}:both")) == ([1], print)
-    assert sys.argv != [script]
-
-
 @pytest.mark.parametrize("by_the_user", [False, True])
 @pytest.mark.parametrize("changed", [False, True])
 def test_changes_are_imported(script: str, changed: bool, by_the_user: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Since it was imported, or since this process began where the user has: an older one keeps its module."""
+    """Since it was imported, or since this process began where the user has: an older one keeps its module. A loader
+    comes with a step, or alone; the function sees no arguments of our command line."""
     os.utime(script, (1, 1))
     monkeypatch.syspath_prepend(Path(script).parent)
     if not by_the_user:
@@ -78,6 +72,7 @@ def test_changes_are_imported(script: str, changed: bool, by_the_user: bool, mon
     if changed:
         Path(script).write_text("def both(): return [1, 2, 3], print")
     assert made(named(f"{script}:both")) == ([1, 2, 3] if changed else [1], print)
+    assert changed or by_the_user or made(named(f"{script}:alone")) == ([[script]], None) != ([sys.argv], None)
     assert (sys.modules["own_loader_script"] is known) != changed
 
 
