@@ -85,11 +85,9 @@ def test_a_sweep_returns_its_run(photos: Path, tmp_path: Path, monkeypatch: pyte
 
 
 def test_prefetch_factors_are_an_axis_of_loaders_with_workers() -> None:
-    """The serial loader is there once, and 0 is refused."""
+    """The serial loader is there once."""
     made = [config.loader for config in spec_of(workers="1,2", prefetch_factor="4,1", compute="cpu").configs]
     assert [(each.workers, each.prefetch_factor) for each in made] == [(0, 0), (1, 4), (2, 4), (1, 1), (2, 1)]
-    with pytest.raises(BadValue, match="1 or more"):
-        spec_of(prefetch_factor="0,2")
 
 
 def test_a_full_buffer_needs_a_larger_set() -> None:
@@ -103,8 +101,6 @@ def test_a_full_buffer_needs_a_larger_set() -> None:
 
     assert needed() == (14 + 2 * 72) * 4
     assert needed(prefetch_factor="1,8") == needed(thorough=True) == (72 + 64 + 3 * 64) * 4
-    with pytest.raises(BadValue, match="the first of whole epochs is cold"):
-        needed(epochs=2, cache="warm")
 
 
 @pytest.mark.parametrize(
@@ -350,8 +346,6 @@ def test_what_auto_asks_for() -> None:
     assert [settings(config) for config in named.configs] == [(3, 2)]
     assert named.auto and not named.auto.prefetch_factor
     assert asked(workers="1,2").auto is None
-    with pytest.raises(BadValue, match="one prefetch factor"):
-        asked(workers="auto", prefetch_factor="1,4")
     assert asked(workers="auto", prefetch_factor="auto,1,4").auto
 
 

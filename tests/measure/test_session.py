@@ -22,13 +22,13 @@ from loaderprobe.analyze.verdict.judge import verdict
 from loaderprobe.api.batch_size import Meter, with_readings
 from loaderprobe.compute.emulated import EmulatedCompute
 from loaderprobe.compute.step import NoCompute, StepCompute
-from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
+from loaderprobe.errors import LoaderprobeError, MissingPart
 from loaderprobe.measure import capabilities
-from loaderprobe.measure.assembly import alternatives, check_parts
+from loaderprobe.measure.assembly import alternatives
 from loaderprobe.measure.image_data import image_sets
 from loaderprobe.measure.pace import LONGEST, MAX_SECONDS, MIN_SECONDS, Pace, pace_for
 from loaderprobe.measure.session import Interrupted, Session, window_steps
-from loaderprobe.protocols import Compute, ComputeArguments
+from loaderprobe.protocols import Compute
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.environment import Capability
 from loaderprobe.records.files import FileSet
@@ -290,45 +290,11 @@ def test_a_window_sees_past_what_was_made_ahead(loader: dict[str, Any], step_s: 
         assert found == expected
 
 
-class Plain(FakeGpu):
-    """A compute that has no `check`, as an outsider's may."""
-
-    def __init__(self, arguments: ComputeArguments) -> None:
-        self.arguments = arguments
-        super().__init__(FakeClock(), 0.01)
-
-
 class PlainLoader(ScriptedLoader):
     """A loader that knows no other ways to make its samples."""
 
     def __init__(self, config: RunConfig, files: FileSet, scratch: Path) -> None:
         super().__init__(config, files, FakeClock(), testing.FakePageCache(), Service(cpu_s=0.001))
-
-
-PLAIN = f"{__name__}:Plain"
-
-
-@pytest.mark.parametrize(
-    ("compute", "options", "words"),
-    [
-        ("emulated:1000", {"precision": "bf16"}, "precision does not apply to emulated:1000"),
-        ("emulated:1000", {"compile": True, "pin_memory": False}, "compile and pin_memory do not apply"),
-        ("cpu", {"side_stream": True}, "side_stream needs a GPU"),
-        ("cpu", {"gpu_decode": True, "pin_memory": False}, "pin_memory and gpu_decode need a GPU"),
-        ("cpu", {"precision": "tf32"}, "precision tf32 needs a GPU"),
-        ("cuda", {"gpu_decode": True, "side_stream": True}, "leave out side_stream"),
-        ("cuda", {"gpu_decode": True, "decoder": "torchvision"}, "gpu_decode"),
-        ("cuda", {"gpu_decode": True, "pipeline": "crop"}, "gpu_decode"),
-        ("cuda:first", {}, "'first' is not the number of a GPU"),
-        ("emulated:h200", {}, "'h200' is neither a known accelerator nor a rate"),
-        (PLAIN, {"compile": True}, f"compile does not apply to {PLAIN}: it takes none"),
-    ],
-)
-def test_what_would_change_nothing_is_refused(compute: str, options: dict[str, Any], words: str) -> None:
-    """Before anything is measured, and with the option's name."""
-    with pytest.raises(BadValue, match=words):
-        config = example_config(compute=compute, **options)
-        check_parts(config.loader, config.compute)
 
 
 def test_only_a_loader_that_knows_other_ways_is_asked_for_them() -> None:
