@@ -120,6 +120,7 @@ REFUSED: list[tuple[tuple[str, ...], int, str]] = [
     (("run", "--watch", "--budget", "5", "--", "train.py"), 2, "--watch measures nothing"),
     (("run", "--", "/nowhere/python"), 3, "cannot be started: No such file"),
     (("doctor", "/nowhere"), 2, "does not exist"),
+    (("generate", "new", "--resolutions", "64x48", "--count", "70", "--mean-size", "1MB"), 2, "they have"),
     (("explain", "magic"), 2, "verdict"),
     (("nonsense",), 2, "nonsense"),
     *(

@@ -152,7 +152,7 @@ def test_what_has_no_partner_is_refused(runs: Path, tmp_path: Path) -> None:
     """Two configurations of one run that are the same, a side without a result, and a run without a configuration."""
     empty = tmp_path / "empty"
     stored(empty, workers=())
-    refused = ((runs / "a", "workers", "the same without workers"), (empty, "", "holds no"), ([], "", "no"))
+    refused: Any = ((runs / "a", "workers", "the same without workers"), (empty, "", "holds no"), ([], "", "no"))
     for a, differ, says in refused:
         with pytest.raises(BadValue, match=says):
             loaderprobe.compare(a, runs / "slow", differ=differ)

@@ -484,9 +484,6 @@ def test_sets_are_generated_and_named(tmp_path: Path) -> None:
     assert (manifest := read_manifest(made[0])) and manifest.spec.mean_bytes == 3000
     assert tuple(made) == (tmp_path / "python" / "64x48",) and len(list(made[0].rglob("*.JPEG"))) == 4
     assert str(made) == f"{made[0]}\n" and str(made[0]) in repr(made) and str(made[0]) in made._repr_html_()
-    done = invoke("generate", tmp_path / "other", *SMALL, "--mean-size", "1MB")
-    assert (done.exit_code, done.stdout) == (2, "") and "they have" in done.stderr
-    assert not (tmp_path / "other").exists()
 
 
 def test_verify_says_what_is_damaged(tmp_path: Path) -> None:
