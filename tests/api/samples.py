@@ -7,7 +7,9 @@ import os
 import random
 import signal
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -297,6 +299,56 @@ def noted(folder: Path, worker: int) -> None:
     info = get_worker_info()
     assert info is not None
     (folder / f"worker-{worker}-of-{info.num_workers}").touch()
+
+
+class Foreign(DataLoader[Any]):
+    """Takes no batch of torch's."""
+
+    def __iter__(self) -> Any:
+        yield from ([1], [2])
+
+
+class Merging(DataLoader[Any]):
+    """Takes two batches of torch's iterator to give one."""
+
+    def __iter__(self) -> Any:
+        batches = super().__iter__()
+        yield from zip(batches, batches, strict=False)
+
+
+class MergingBelow(DataLoader[Any]):
+    """The same, in the iterator that torch's class asks for."""
+
+    def _get_iterator(self) -> Any:
+        batches = super()._get_iterator()
+        yield from zip(batches, batches, strict=False)
+
+
+class Prefetching(DataLoader[Any]):
+    """Takes as many batches ahead as `BackgroundGenerator(super().__iter__(), max_prefetch=10)`, at once."""
+
+    def __iter__(self) -> Any:
+        inner = super().__iter__()
+        ready = deque(islice(inner, 11))
+        for batch in inner:
+            ready.append(batch)
+            yield ready.popleft()
+
+
+class Nested(IterableDataset[Any]):
+    """Takes its samples of a DataLoader of its own."""
+
+    def __iter__(self) -> Iterator[Any]:
+        for batch in DataLoader(Numbers(), batch_size=2):
+            yield from batch
+
+
+class EagerlyNested(Nested):
+    """The same; its first batch is there when it is begun."""
+
+    def __iter__(self) -> Iterator[Any]:
+        batches = iter(DataLoader(Numbers(), batch_size=2))
+        return chain(next(batches), chain.from_iterable(batches))
 
 
 class Doubling:

@@ -141,13 +141,13 @@ def test_a_loop_that_catches_everything_is_ended_all_the_same(tmp_path: Path) ->
 class Clocked:
     """A loop that is measured by a clock that it sets forward."""
 
-    def __init__(self, tmp_path: Path, budget_s: float = BUDGET_S, loader: int | None = None) -> None:
+    def __init__(self, tmp_path: Path, budget_s: float = BUDGET_S, loader: int | None = None, keep: Any = None) -> None:
         self.ahead_s, self.said, self.kept = 0.0, list[str](), list[Diagnosis]()
         request = AttachRequest(
             run=str(tmp_path), scratch=str(tmp_path), command="train.py", budget_s=budget_s, loader=loader
         )
         self.attachment = attachment_of(
-            request, lambda code, facts: self.said.append(said(code, facts)), self.kept.append,
+            request, lambda code, facts: self.said.append(said(code, facts)), keep or self.kept.append,
             clock=lambda: time.perf_counter_ns() + round(self.ahead_s * 1e9),
         )  # fmt: skip
 
@@ -214,6 +214,14 @@ def test_ctrl_c_ends_the_script_with_what_was_measured(tmp_path: Path, monkeypat
         clocked.run(lambda: WAYS["plain"](Training(tmp_path)))
     (found,) = clocked.kept
     assert "script_interrupted" in [note.code for note in found.measurement.notes]
+
+
+def test_ctrl_c_while_the_result_is_kept_leaves_the_reason(tmp_path: Path) -> None:
+    """And ends the script."""
+    clocked = Clocked(tmp_path, keep=Mock(side_effect=KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        clocked.run(lambda: WAYS["plain"](Training(tmp_path)))
+    assert clocked.attachment.record().why_not == "ended_early"
 
 
 def test_a_checkpoint_that_exists_is_not_written_over(tmp_path: Path) -> None:

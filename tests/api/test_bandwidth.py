@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import os
 import signal
-import socket
-import subprocess
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
@@ -38,7 +34,6 @@ from tests.planted.slow_disk import random_files
 from tests.stored import failure
 
 TWO_NODES = (Node(host="a", processes=(0, 1), gpus=0), Node(host="b", processes=(2, 3), gpus=0))
-QUICK = ("--readers", "1,2", "--seconds", "0.1", "--json")
 
 
 def coordinator_of_one(failed: RunFailure | None = None) -> Any:
@@ -70,27 +65,6 @@ def test_one_rank_reads_and_one_that_fails_is_named_with_its_host(tmp_path: Path
         loaderprobe.bandwidth(tmp_path / "one", coordinator=coordinator, readers=1)
 
 
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        ({"readers": [0, 1]}, "concurrency must be 1 or more"),
-        ({"readers": ()}, "--readers: the list is empty"),
-        ({"seconds": 0.0}, "--seconds: 0.0 is less than 0.1"),
-        ({"seconds": float("inf")}, "--seconds: inf is more than 3600"),
-        ({"scratch": "big"}, "big"),
-        ({"scratch": "1kB"}, "at least 128 KiB"),
-        ({"ranks": "1,2x2"}, "this one only"),
-        ({"ranks": 2, "readers": [1, 2]}, "one number of readers each"),
-        ({"ranks": 2, "scratch": "1GB"}, "--scratch is of one process only"),
-        ({"ranks": [1, 2], "drop_caches": True}, "--drop-caches is of one process only"),
-    ],
-)
-def test_impossible_probes_are_bad_values(changes: dict[str, Any], says: str, tmp_path: Path) -> None:
-    """Before anything is read, or any process is started."""
-    with pytest.raises(BadValue, match=says):
-        loaderprobe.bandwidth(tmp_path, **changes)
-
-
 def test_the_ladder_of_ranks() -> None:
     """(ranks, nodes, readers): doubles up to all processes, and ends with as many readers in one, which separates the
     limit of a process from the storage's; layouts choose the nodes."""
@@ -102,52 +76,6 @@ def test_the_ladder_of_ranks() -> None:
     assert steps() == [(1, 1, 2), (2, 1, 2), (4, 2, 2), (1, 1, 8)] and steps("2", "2x1") == [(2, 1, 2), (2, 2, 2)]
     with pytest.raises(BadValue, match="8 ranks are asked for"):
         steps("8")
-
-
-def odd_path(place: Path, kind: str) -> Path:
-    path = place / "path"
-    if kind == "pipe":
-        os.mkfifo(path)
-    elif kind == "socket":
-        with socket.socket(socket.AF_UNIX) as bound:
-            bound.bind(os.path.relpath(path))  # the path of a socket may not be long
-    elif kind == "loop":
-        path.symlink_to(path)
-    elif kind == "empty file":
-        path.touch()
-    elif kind == "below a file":
-        path.touch()
-        path /= "x"
-    elif kind in ("empty folder", "odd things"):
-        path.mkdir()
-    if kind == "odd things":
-        os.mkfifo(path / "pipe")
-        (path / "broken.jpg").symlink_to(place / "none")
-        (path / "again").symlink_to(path)
-    return Path("/dev/zero") if kind == "device" else path
-
-
-ODD = {
-    "pipe": "is a pipe", "socket": "is a socket", "device": "is a device", "loop": "symbolic links",
-    "nothing": "No such file", "empty folder": "it is empty", "empty file": "is empty",
-    "odd things": "1 a broken link", "below a file": "Not a directory",
-}  # fmt: skip
-INVOKE_EACH = """
-import json, sys
-from tests.cli.invoke import invoke
-done = [invoke("bandwidth", *arguments) for arguments in json.loads(sys.argv[1])]
-print(json.dumps([[each.exit_code, each.stdout, each.stderr] for each in done]))
-"""
-
-
-def test_a_path_that_cannot_be_probed_has_a_next_step(tmp_path_factory: pytest.TempPathFactory, python: str) -> None:
-    """It is refused at once, in a process that may not hang, with exit code 2 and what to do."""
-    asked = json.dumps([[str(odd_path(tmp_path_factory.mktemp("odd"), kind)), *QUICK] for kind in ODD])
-    command = [python, "-c", INVOKE_EACH, asked]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
-    for says, (code, stdout, stderr) in zip(ODD.values(), json.loads(done.stdout), strict=True):
-        words = " ".join(stderr.split())
-        assert (code, stdout) == (2, "") and says in words and "try:" in words
 
 
 def test_caches_that_may_not_be_dropped_are_a_missing_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -106,19 +106,9 @@ BALANCED = scripted(
 WARM = scripted(alike(baseline=200.0, warm=220.0, training=195.0, resident=900.0), Cost(cold=0.0), workers=2)
 UNKNOWN_COMPUTE = replace(SLOW_DISK, compute=replace(SLOW_DISK.compute, specified_images_per_s=None))
 STARTS: list[tuple[float, Measurement, str, str]] = [
-    (
-        0.5,
-        SLOW_DISK,
-        "input storage",
-        "reaches 15 % of the emulated accelerator; if storage were free, it would be 1.70 ",
-    ),
+    (0.5, SLOW_DISK, "input storage", "15 % of the emulated accelerator; if storage were free, it would be 1.70 "),
     (1.0, SLOW_DISK, "input either wait storage", "They are 2.00x (estimated) and 1.45x."),
-    (
-        4.0,
-        SLOW_DISK,
-        "input wait",
-        "reaches 4.4 % of the emulated accelerator; if other waits were free, it would be 5.00 ",
-    ),
+    (4.0, SLOW_DISK, "input wait", "4.4 % of the emulated accelerator; if other waits were free, it would be 5.00 "),
     (0.8, BALANCED, "inconclusive inconclusive", "the speed-up if other waits were free (1.80) is only estimated, "),
     (4.0, WARM, "input inconclusive", "0 % of the bytes came from storage"),
     (4.0, UNKNOWN_COMPUTE, "input wait", "training runs at 40.0 images/s; if other waits were free, it would be 5.00 "),

@@ -39,7 +39,6 @@ from tests.api.conftest import Judge, Plan
 from tests.api.samples import Numbers, RawImages, Shared
 from tests.conftest import needs_cold_reads
 from tests.examples.iterated import Eager
-from tests.loaders.test_user_loader import Merging
 from tests.said import all_said, said
 
 COLD = {"access": "files", "cache": "cold"}
@@ -123,6 +122,11 @@ VARIANTS: dict[str, tuple[Callable[[list[str]], Any], Found]] = {
     "out of order": (
         lambda paths: DataLoader(RawImages(paths), 4, num_workers=2, in_order=False), {"note": "taken_in_order"},
     ),
+    # Of batches that a loader in the data set makes there are no records.
+    "a loader inside": (lambda paths: DataLoader(samples.Nested(), 4), {"images": {4}}),
+    "a loader inside, at once": (lambda paths: DataLoader(samples.EagerlyNested(), 4, num_workers=1), {"images": {4}}),
+    # It takes twelve batches to give one, from the first on.
+    "prefetches": (lambda paths: samples.Prefetching(Numbers(), 4), {"images": {4}}),
     "joins": (lambda paths: samples.Joining(DataLoader(Numbers(), 4, num_workers=2)), {"note": "wrapper_left_out"}),
     "pipeline": (pipeline, {"note": "wrapper_left_out"}),
 }  # fmt: skip
@@ -413,6 +417,10 @@ FAILS: tuple[tuple[Make, Any, type[BaseException], str, str], ...] = (
     # A batch sampler that always gives the same generator is found out only when that ends.
     (lambda paths: DataLoader(Numbers(), batch_sampler=Generated()), None, BadValue, "did not begin again", ""),
     (lambda paths: DataLoader(Shared([]), 4), None, BadValue, "yields no batch", ""),
+    *(
+        (lambda paths, kind=kind: kind(Numbers(), 4), None, BadValue, "does not iterate as torch's DataLoader does", "")
+        for kind in (samples.Foreign, samples.Merging, samples.MergingBelow)
+    ),
     (lambda paths: DataLoader(Shared([]), 4, num_workers=2), None, BadValue, "yields no batch", ""),
     (lambda paths: DataLoader(Numbers(0), 4), None, BadValue, "its data set is empty", ""),
     (
@@ -482,7 +490,7 @@ def test_a_loader_that_merges_batches_is_refused_at_the_end(monkeypatch: pytest.
     monkeypatch.setattr("loaderprobe.measure.collectives.next_round", next_round)
     asked = LoaderRequest(budget_s=60.0)
     with pytest.raises(BadValue, match="does not iterate as torch's DataLoader does"):
-        measure_loader(Merging(Numbers(16), 4), NoCompute, asked, lambda *_: None, FakePageCache())
+        measure_loader(samples.Merging(Numbers(16), 4), NoCompute, asked, lambda *_: None, FakePageCache())
 
 
 @pytest.mark.parametrize(("rows_s", "budget_s"), [([0.01], 120), ([0.1, 20], 220), ([], 1445)])

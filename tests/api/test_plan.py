@@ -800,18 +800,6 @@ def test_it_is_short_dated_and_sourced() -> None:
     assert entry_named(published(), "fsx-lustre-250").tiers[1].read_bytes_per_s_per_unit == 250e6
 
 
-@pytest.mark.parametrize(
-    ("name", "listed", "not_listed"),
-    [("fsx-lustre", ["fsx-lustre-250"], ["s3-standard"]), ("floppy", ["s3-standard", "5GB/s"], [])],
-)
-def test_an_unknown_name_lists_those_like_it(name: str, listed: list[str], not_listed: list[str]) -> None:
-    """Or all, and the other way to give a storage."""
-    with pytest.raises(BadValue) as caught:
-        entry_named(published(), name)
-    assert all(each in caught.value.hint for each in listed)
-    assert not any(each in caught.value.hint for each in not_listed)
-
-
 class PlugIns:
     """The catalogues of a package: its own entry, one that is taken, something else, and one that raises."""
 

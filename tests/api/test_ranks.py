@@ -226,23 +226,6 @@ def test_a_set_too_small_for_its_ranks_is_refused_with_the_number_needed(cache: 
     assert list(too_few([example_files(240)], [enough])) == []
 
 
-@pytest.mark.parametrize(
-    ("changes", "why"),
-    [
-        ({"epochs": 2}, "whole epochs are trained by one rank"),
-        ({"gpu_decode": True, "compute": "cuda"}, "one rank alone decodes"),
-        ({"compute": "tests.planted.loaders:Other"}, "does not train in step"),
-        ({"ranks": "2x2"}, "on this one only"),
-    ],
-)
-def test_what_one_rank_alone_measures_is_refused(changes: dict[str, Any], why: str) -> None:
-    """With several ranks; with one, each is taken."""
-    with pytest.raises(BadValue, match=why):
-        asked(**{"ranks": "1,2", **changes})
-    if "ranks" not in changes:
-        assert [(config.ranks, config.nodes) for config in asked(**changes).configs] == [(1, 1)]
-
-
 @pytest.mark.parametrize(("cores", "most"), [(1.0, 8), (2.0, 16), (0.5, 8), (8.0, 64)])
 def test_far_more_ranks_than_cores_are_refused(monkeypatch: pytest.MonkeyPatch, cores: float, most: int) -> None:
     """And before any process is started; eight may share a core. Those of a launcher are its own matter."""

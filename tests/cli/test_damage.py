@@ -70,11 +70,7 @@ DAMAGES: dict[str, tuple[str, Callable[[Path], object], str]] = {
     "cut": ("measurements", cut, "is damaged"),
     "absurd": ("measurements", altered(lambda found: found.update(wall_s=1e300)), "beyond"),
     "another's": ("measurements", altered(lambda found: found["config"].update(seed=9)), "another configuration"),
-    "no round": (
-        "measurements",
-        altered(lambda found: found["segments"].__delitem__(slice(1, None))),
-        "complete round",
-    ),
+    "no round": ("measurements", altered(lambda found: found.update(segments=found["segments"][:1])), "complete round"),
     "a time that breaks the advice alone": (
         "measurements",
         altered(lambda found: found.update(alternatives=[{"name": "uint8", "cpu_s": 1.0, "usual_cpu_s": 1e-320}])),

@@ -219,7 +219,6 @@ def test_processes_that_train_without_a_group_are_not_measured(tmp_path: Path, p
 ENDS: tuple[tuple[tuple[str, ...], set[int], str], ...] = (
     (("ends.py",), {7}, "no verdict"),
     (("true",), {2}, "no torch DataLoader was iterated"),
-    (("no-such-command-here",), {3}, "cannot be started"),
     ((sys.executable, "-c", f"import os; os.kill(os.getpid(), {int(signal.SIGINT)})"), {130, 1}, "no verdict"),
     (("stopped.py",), {130}, "no verdict: interrupted before there was a verdict. Try: the same command again"),
 )

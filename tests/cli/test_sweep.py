@@ -85,11 +85,9 @@ def test_a_sweep_returns_its_run(photos: Path, tmp_path: Path, monkeypatch: pyte
 
 
 def test_prefetch_factors_are_an_axis_of_loaders_with_workers() -> None:
-    """The serial loader is there once, and 0 is refused."""
+    """The serial loader is there once."""
     made = [config.loader for config in spec_of(workers="1,2", prefetch_factor="4,1", compute="cpu").configs]
     assert [(each.workers, each.prefetch_factor) for each in made] == [(0, 0), (1, 4), (2, 4), (1, 1), (2, 1)]
-    with pytest.raises(BadValue, match="1 or more"):
-        spec_of(prefetch_factor="0,2")
 
 
 def test_a_full_buffer_needs_a_larger_set() -> None:
@@ -103,8 +101,6 @@ def test_a_full_buffer_needs_a_larger_set() -> None:
 
     assert needed() == (14 + 2 * 72) * 4
     assert needed(prefetch_factor="1,8") == needed(thorough=True) == (72 + 64 + 3 * 64) * 4
-    with pytest.raises(BadValue, match="the first of whole epochs is cold"):
-        needed(epochs=2, cache="warm")
 
 
 @pytest.mark.parametrize(
@@ -113,26 +109,14 @@ def test_a_full_buffer_needs_a_larger_set() -> None:
         ("files", {"epochs": 2, "loader": "spdl"}, "", ""),
         ("files,tar", {"loader": "grain"}, "", ""),
         ("tar", {"loader": "torch,webdataset"}, "", ""),
-        (
-            "files,tar",
-            {"epochs": 2},
-            "whole epochs are trained over files: --epochs and tar shards",
-            "leave the layout",
-        ),
-        (
-            "parquet",
-            {"loader": "torch,spdl"},
-            "the loader spdl does not read Parquet files",
-            "leave the layout parquet",
-        ),
+        ("files,tar", {"epochs": 2}, "whole epochs are trained over files: --epochs and tar shards", "leave the"),
+        ("parquet", {"loader": "torch,spdl"}, "the loader spdl does not read Parquet files", "leave the layout"),
         ("tar", {"loader": "own.mod:Loader"}, "the loader own.mod:Loader does not read tar shards", "layout tar"),
         ("files", {"loader": "webdataset"}, "the loader webdataset does not read files of one image", "--layout tar"),
         ("tar", {"loader": "datasets"}, "the loader datasets does not read tar shards", "use --layout parquet"),
     ],
 )
-def test_what_does_not_read_a_layout_is_refused(
-    layouts: str, asked: dict[str, Any], refused: str, way_out: str
-) -> None:
+def test_what_does_not_read_a_layout_is_refused(layouts: str, asked: Any, refused: str, way_out: str) -> None:
     """With the way out, and what goes is let through."""
     spec = spec_of(compute="emulated:100", **asked)
     with pytest.raises(BadValue, match=f"^{refused}$") if refused else nullcontext() as error:
@@ -362,8 +346,6 @@ def test_what_auto_asks_for() -> None:
     assert [settings(config) for config in named.configs] == [(3, 2)]
     assert named.auto and not named.auto.prefetch_factor
     assert asked(workers="1,2").auto is None
-    with pytest.raises(BadValue, match="one prefetch factor"):
-        asked(workers="auto", prefetch_factor="1,4")
     assert asked(workers="auto", prefetch_factor="auto,1,4").auto
 
 
@@ -376,17 +358,8 @@ def test_a_sweep_chooses_its_workers_and_is_complete(tmp_path: Path) -> None:
     it measures nothing: the measurements stay as they are, to the byte, and what `--json` prints is the summary and
     nothing else. While another process holds the run it is refused, and changes nothing of what was asked."""
     out = tmp_path / "run"
-    asked = (
-        "--workers",
-        "auto",
-        "--resolutions",
-        "64x48",
-        "--compute",
-        "emulated:100",
-        "--data-dir",
-        tmp_path / "data",
-    )
-    done = invoke("sweep", *asked, "--out", out, *SMALL)
+    asked = ("--workers", "auto", "--resolutions", "64x48", "--compute", "emulated:100", *SMALL)
+    done = invoke("sweep", *asked, "--data-dir", tmp_path / "data", "--out", out)
     said = " ".join(done.stderr.split())
     assert done.exit_code == 0 and said.startswith("Data: about ") and "not known beforehand" in said, said
     summary = json.loads((out / "summary.json").read_text())

@@ -25,7 +25,6 @@ from tests.planted.objects import SECRETS, Proxy, environment, missing, proxied,
 BUCKET = "planted"
 ONE_WORKER: dict[str, Any] = {"workers": 1, "serial": False, "compute": "emulated:2000", "batch_size": 4}
 FOUR_WORKERS: dict[str, Any] = {"workers": 4, "rounds": 4, "budget_s": 90}
-ONLY_OF_FILES: tuple[dict[str, Any], ...] = ({"cache": "warm"}, {"epochs": 2})
 SIZES = [20_000 + 1_000 * k for k in range(40)]
 
 
@@ -209,16 +208,6 @@ def test_a_limited_network_gets_no_more_workers(
     speedups = worth(row.verdict)
     assert row.verdict and max(speedups, key=lambda name: speedups[name]) == "network"
     assert not {each.action.code for each in row.verdict.advice} & {"workers", "requests_in_flight"}
-
-
-def test_what_a_url_cannot_have() -> None:
-    """States of a page cache, whole epochs, and a part that may be a secret, which is not shown."""
-    for option in ONLY_OF_FILES:
-        with pytest.raises(BadValue, match=r"page cache|epochs"):
-            sweep("s3://photographs", compute="emulated:100", **option)
-    with pytest.raises(BadValue, match="may be a credential") as raised:
-        sweep("https://user:SECRET@127.0.0.1:9/a/", compute="emulated:100")
-    assert "SECRET" not in str(raised.value)
 
 
 def test_http_is_listed_by_its_index(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import errno
 import multiprocessing
 import os
 import random
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from itertools import cycle, islice
 from pathlib import Path
@@ -214,58 +213,6 @@ def test_a_twin_shares_nothing_that_it_changes(tmp_path: Path) -> None:
     for kind in (Moving, Transforming):
         assert UserLoader(kind(Numbers(), batch_size=4, num_workers=2), tmp_path).modes() == SERIAL
     assert UserLoader(DataLoader(Numbers(), batch_size=4), tmp_path).modes() == {*SERIAL, "one_thread"}
-
-
-class Foreign(DataLoader[Any]):
-    """Takes no batch of torch's."""
-
-    def __iter__(self) -> Any:
-        yield from ([1], [2])
-
-
-class Merging(DataLoader[Any]):
-    """Takes two batches of torch's iterator to give one."""
-
-    def __iter__(self) -> Any:
-        batches = super().__iter__()
-        yield from zip(batches, batches, strict=False)
-
-
-class MergingBelow(DataLoader[Any]):
-    """The same, in the iterator that torch's class asks for."""
-
-    def _get_iterator(self) -> Any:
-        batches = super()._get_iterator()
-        yield from zip(batches, batches, strict=False)
-
-
-@pytest.mark.parametrize("kind", [Foreign, Merging, MergingBelow])
-def test_a_loader_that_goes_past_torch_is_refused(tmp_path: Path, kind: type[DataLoader[Any]]) -> None:
-    """Its batches cannot be separated, or are not the ones that workers make, so nothing is measured."""
-    with UserLoader(kind(Numbers(), batch_size=4), tmp_path) as own:
-        assert len(list(islice(own.batches(), 12))) == 12
-        for broken_off in (False, True):
-            with pytest.raises(BadValue, match="does not iterate as torch's DataLoader does") as caught:
-                own.check(broken_off=broken_off)
-            assert type(caught.value) is BadValue
-
-
-class Prefetching(DataLoader[Any]):
-    """Takes as many batches ahead as `BackgroundGenerator(super().__iter__(), max_prefetch=10)`, at once."""
-
-    def __iter__(self) -> Any:
-        inner = super().__iter__()
-        ready = deque(islice(inner, 11))
-        for batch in inner:
-            ready.append(batch)
-            yield ready.popleft()
-
-
-def test_a_loader_that_prefetches_is_measured_from_its_first_batch(tmp_path: Path) -> None:
-    """It gives each batch that it takes, although it has taken twelve to give one."""
-    with UserLoader(Prefetching(Numbers(), batch_size=4), tmp_path) as own:
-        for _ in islice(own.batches(), 40):
-            own.check()
 
 
 @pytest.mark.parametrize("workers", [0, 1])

@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from functools import partial
-from itertools import chain, islice
+from itertools import islice
 from multiprocessing.util import Finalize
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,7 +23,7 @@ from weakref import ReferenceType, finalize, ref
 
 import pytest
 import torch
-from torch.utils.data import DataLoader, Dataset, IterableDataset
+from torch.utils.data import DataLoader, Dataset
 
 from loaderprobe.analyze.verdict.rates import function_times
 from loaderprobe.errors import NoSpace
@@ -154,34 +154,6 @@ def test_a_batch_that_is_made_as_before_a_switch_was_begun_before_it(tmp_path: P
     next(iterator)
     watch.close()
     assert data.made == 2 and switch.begun_before(1, 1, switched_ns[0])
-
-
-class Nested(IterableDataset[Any]):
-    """Takes its samples of a DataLoader of its own."""
-
-    def __iter__(self) -> Iterator[Any]:
-        for batch in DataLoader(Counting(), batch_size=2):
-            yield from batch
-
-
-class Eager(Nested):
-    """The same; its first batch is there when it is begun."""
-
-    def __iter__(self) -> Iterator[Any]:
-        batches = iter(DataLoader(Counting(), batch_size=2))
-        return chain(next(batches), chain.from_iterable(batches))
-
-
-@pytest.mark.parametrize("workers", [0, 1])
-@pytest.mark.parametrize("kind", [Nested, Eager])
-def test_batches_of_a_loader_in_a_data_set_have_no_rows(tmp_path: Path, kind: type[Nested], workers: int) -> None:
-    """They have no rows, and are made as they would be."""
-    with driven(tmp_path, kind(), num_workers=workers) as loader:
-        batches = loader.batches()
-        samples = [next(batches)[:, 0].tolist() for _ in range(3)]
-        records = loader.records()
-    assert samples == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
-    assert records.batch[:3] == (0, 1, 2) and set(records.images) == {4}
 
 
 def test_on_one_thread_batches_are_made_with_one_and_the_step_keeps_its_own(tmp_path: Path) -> None:

@@ -42,7 +42,6 @@ from loaderprobe.measure.attach.watcher import JUDGED_STEPS, ROUNDS, LoopStep, W
 from loaderprobe.measure.further import CUT_SHORT
 from loaderprobe.measure.session import AGAIN, ATTEMPTS, GivenUp, Interrupted
 from loaderprobe.records.attached import AttachRequest
-from loaderprobe.records.diagnosis import OwnMeasured
 from loaderprobe.records.measurement import Measurement, WorkerBatches
 from loaderprobe.records.rank_processes import NotTogether, RankOffer
 from loaderprobe.records.waits import CodePlace
@@ -231,40 +230,6 @@ def test_workers_that_start_and_end_are_waited_for(watched: Watching, leaves: bo
     wait_s, busy_s = (0.3, 29 * 0.02 + 2 * 0.5) if leaves else (0.5, 30 * 0.02)
     assert interval.input_wait_fraction == pytest.approx(wait_s / (wait_s + busy_s))
     assert interval.images_per_s == pytest.approx(8 * interval.steps / (wait_s + busy_s))
-
-
-@pytest.mark.parametrize("interrupted", ["its ranks are written", "it is kept"])
-def test_ctrl_c_leaves_a_verdict_or_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, interrupted: str) -> None:
-    """The verdict where it is there already, and the script ends by it."""
-
-    def wait(where: str) -> None:
-        if where == interrupted:
-            raise KeyboardInterrupt
-
-    def kept(_: OwnMeasured) -> None:
-        wait("it is kept")
-        found.append("verdict")
-
-    found = list[str]()
-    request = AttachRequest(run=str(tmp_path), scratch=str(tmp_path), command="train.py", budget_s=None)
-    made = Attachment(request, lambda *_: None, kept)
-    measurement = seen(loop(60), records(60))
-    measured: Any = OwnMeasured(config=None, measurement=measurement, data=None)  # type: ignore[arg-type]  # not read
-    ranks = SimpleNamespace(
-        measure=lambda *_: measured, notes=lambda _: (), keep=lambda _: wait("its ranks are written"),
-        not_together=None, is_coordinator=True,
-    )  # fmt: skip
-    vars(made)["_ranks"] = ranks
-    monkeypatch.setattr("loaderprobe.measure.attach.attachment.workers_start", lambda *_: ())
-    pauses: Any = SimpleNamespace(total_s=0.0, close=lambda: None)
-    measure = partial(made._measured, None, pauses, 60.0, 0.0)  # type: ignore[arg-type]  # its loader is not asked
-    takeover: Any = SimpleNamespace(
-        coroutine=SessionCoroutine(measure), pauses=pauses, resumes=lambda: None, epoch_is_over=False
-    )
-    with pytest.raises(KeyboardInterrupt):
-        made._measured_batch(takeover, (iter(()), 1))
-    why_not = made.record().why_not
-    assert (found, why_not) == (([], "ended_early") if interrupted == "it is kept" else (["verdict"], None))
 
 
 @pytest.mark.parametrize(

@@ -114,25 +114,20 @@ def test_an_answer_for_another_configuration_is_refused(tmp_path: Path) -> None:
         run(f"import shutil; shutil.copy({str(other)!r}, RESULT)")
 
 
+CAUGHT = "Caught ValueError in DataLoader worker process 0.\nTraceback ...\nValueError: bad label\n"
+
+
+def died(how: str) -> RuntimeError:
+    return RuntimeError(f"DataLoader worker (pid 77) is killed by signal: {how}")
+
+
 @pytest.mark.parametrize(
     ("error", "reason", "hint"),
     [
         (RuntimeError("unable to allocate shared memory(shm) for file"), "shared memory", "--shm-size"),
-        (
-            ValueError("Caught ValueError in DataLoader worker process 0.\nTraceback ...\nValueError: bad label\n"),
-            "the data set raised in a worker: ValueError: bad label",
-            "traceback",
-        ),
-        (
-            RuntimeError("DataLoader worker (pid 77) is killed by signal: Aborted. "),
-            "a loader worker (pid 77) was killed by SIGABRT",
-            None,
-        ),
-        (
-            RuntimeError("DataLoader worker (pid 77) is killed by signal: Bus error. It is possible that ..."),
-            "a loader worker (pid 77) ran out of shared memory",
-            "--shm-size",
-        ),
+        (ValueError(CAUGHT), "the data set raised in a worker: ValueError: bad label", "traceback"),
+        (died("Aborted. "), "a loader worker (pid 77) was killed by SIGABRT", None),
+        (died("Bus error. It is possible that ..."), "a loader worker (pid 77) ran out of shared memory", "--shm-size"),
         (OSError(28, "No space left on device", "/tmp/x"), "No space left on device: '/tmp/x'", ""),
         (BadValue("x.jpg cannot be decoded", hint="remove it"), "x.jpg cannot be decoded", "remove it"),
         (ZeroDivisionError("division by zero"), "ZeroDivisionError: division by zero", ""),

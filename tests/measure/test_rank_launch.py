@@ -303,13 +303,10 @@ def test_what_a_node_lacks(group: Groups, tmp_path: Path, content: bytes | None,
     coordinator.end(0)
 
 
-@pytest.mark.parametrize(
-    ("second", "kind", "said"),
-    [
-        (None, LostRank, "rank 1 of 2 has not come after 300 s"),
-        ("2", BadValue, "host1 has loaderprobe 2, and host0 has 1"),
-    ],
-)
+LATE, OTHER = "rank 1 of 2 has not come after 300 s", "host1 has loaderprobe 2, and host0 has 1"
+
+
+@pytest.mark.parametrize(("second", "kind", "said"), [(None, LostRank, LATE), ("2", BadValue, OTHER)])
 def test_processes_that_do_not_meet_are_named(second: str | None, kind: type[LoaderprobeError], said: str) -> None:
     """One that does not come within some minutes, and one of another version, whose records would not be alike."""
     store, clock = FakeStore(), FakeClock()
