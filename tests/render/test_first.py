@@ -245,6 +245,21 @@ def test_the_data_set_of_the_command_stands_first() -> None:
     assert command.text == "cat large" and chart.rows[0].label.startswith("large")
 
 
+def test_gains_are_those_of_the_change_that_they_stand_under() -> None:
+    """Not of the change that is named first, nor of another number of workers; no gain is foreseen without advice."""
+    (first, *_) = example_row().advice
+    rows = [example_row(resolution="first", advice=(first,)), example_row(resolution="large", cache="warm", advice=())]
+    for name, workers, gain in (("small", 4, 1.6), ("middle", 8, 1.5)):
+        action = Action(code="workers", facts={"workers": workers})
+        advice = replace(first, action=action, speedup=gain, after=first.before.times(gain), how="measured")
+        rows.append(example_row(resolution=name, cache="warm", advice=(advice,)))
+    chart = next(part for part in _sections(example_report(rows))["Then"].parts if isinstance(part, Chart))
+    assert [(row.label, row.value or row.note) for row in chart.rows] == [
+        ("small", "1.60x"),
+        ("large", "no gain foreseen"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("code", "refused", "note"),
     [
