@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +13,7 @@ from loaderprobe.analyze.report import buffer_effect, enough, next_limits
 from loaderprobe.analyze.verdict.judge import verdict
 from loaderprobe.records.files import Staged
 from loaderprobe.records.remark import Remark
-from loaderprobe.records.report import ConfigurationRow
+from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.studies import Prefilled, over_steady
 from loaderprobe.records.verdict import (
     Action,
@@ -30,9 +31,6 @@ from loaderprobe.render.words import knee_words, remark_words
 from tests.analyze.scripted import Truth, measured
 from tests.examples.reports import CAUSES, STORED, example_report, example_row, with_changes, with_details
 
-Gains = tuple[float | None, float | None, float | None]
-"""Speed-up over fewer ranks, efficiency, speed-up over the CPU."""
-
 
 def _row(rate: float, compute: str = "cuda", half: float = 1.0, **options: Any) -> ConfigurationRow:
     figure = Interval(value=rate, low=rate - half, high=rate + half)
@@ -42,36 +40,6 @@ def _row(rate: float, compute: str = "cuda", half: float = 1.0, **options: Any) 
 
 def _value(speedup: Interval | None) -> float | None:
     return None if speedup is None else speedup.value
-
-
-@pytest.mark.parametrize(
-    ("rows", "gains"),
-    [
-        ([_row(100), _row(180, ranks=2)], [(None, None, None), (1.8, 0.9, None)]),
-        ([_row(180, ranks=2), _row(270, ranks=4)], [(None, None, None), (1.5, 0.75, None)]),
-        ([_row(100, "cpu"), _row(90, "cpu", ranks=2)], [(None, None, None), (0.9, 0.9, None)]),
-        ([_row(100, "cpu"), _row(150, "cpu", ranks=2, nodes=2)], [(None, None, None), (1.5, 0.75, None)]),
-        (
-            [_row(20, "cpu"), _row(100), _row(180, ranks=2)],
-            [(None, None, None), (None, None, 5.0), (1.8, 0.9, 9.0)],
-        ),
-        ([_row(100, half=60), _row(180, ranks=2)], [(None, None, None), (None, None, None)]),
-        ([_row(20, "cpu"), _row(100, "emulated:100")], []),
-        ([_row(20, "cpu"), _row(100, "emulated:100"), _row(150, "emulated:100", ranks=2)],
-         [(None, None, None), (1.5, 0.75, None)]),
-        ([_row(100, workers=1), _row(180, workers=4)], []),
-        ([_row(100), _row(180, resolution="256x256")], []),
-    ],
-    ids=[
-        "two GPUs", "the fewest count", "ranks share cores", "nodes do not", "a CPU beside", "too noisy", "emulated",
-        "emulated ranks", "one configuration a device", "one of a data set",
-    ],
-)  # fmt: skip
-def test_gains_are_over_fewer_ranks_and_over_the_cpu(rows: list[ConfigurationRow], gains: list[Gains]) -> None:
-    """Efficiency is over what there is more of: GPUs, or nodes of CPUs. A specified rate is compared with no other."""
-    found = example_report(rows).scaling
-    figures = [(_value(each.speedup), each.efficiency, _value(each.over_cpu)) for each in found]
-    assert figures == [pytest.approx(each) for each in gains]
 
 
 def with_speedups(**speedups: float | Speedup | None) -> Verdict:
@@ -87,9 +55,8 @@ def with_speedups(**speedups: float | Speedup | None) -> Verdict:
 
 def _stored(speedup: float, high: float) -> ConfigurationRow:
     """Of cold files, with this speed-up if storage were free."""
-    return example_row(
-        speedups=with_speedups(storage=Speedup(value=speedup, low=speedup, high=high, how="measured")).speedups
-    )
+    storage = Speedup(value=speedup, low=speedup, high=high, how="measured")
+    return example_row(speedups=with_speedups(storage=storage).speedups)
 
 
 def _in(layout: str, rate: float, half: float = 1.0, **options: Any) -> ConfigurationRow:
@@ -101,93 +68,105 @@ def _by(loader: str, rate: float) -> ConfigurationRow:
     return _row(rate, loader=loader)
 
 
-@pytest.mark.parametrize(
-    ("rows", "change"),
-    [
-        ([_in("files", 100), _in("tar", 210), _in("parquet", 150)], ("other_layout", "tar", "files")),
-        ([_in("lmdb", 50), _in("tar", 210), _in("parquet", 150)], ("other_layout", "tar", "lmdb")),
-        ([_in("files", 100), _in("tar", 103)], None),
-        ([_in("files", 100, half=30), _in("tar", 150, half=40)], None),
-        ([_in("files", 100), _in("tar", 90)], None),
-        ([_in("tar", 100), _row(300, resolution="250x188")], None),
-        ([_in("files", 100), _in("tar", 300, loader="webdataset")], None),
-        ([_by("torch", 100), _by("spdl", 210), _by("dali", 150)], ("other_loader", "spdl", "torch")),
-        ([_by("grain", 50), _by("spdl", 210)], ("other_loader", "spdl", "grain")),
-        ([_by("torch", 100), _by("spdl", 103)], None),
-        ([_by("torch", 210), _by("spdl", 100)], None),
-    ],
-    ids=[
-        "of three layouts", "without files", "within noise", "bands overlap", "files are best", "other images",
-        "another loader", "of three loaders", "without torch", "as fast", "torch is best",
-    ],
-)  # fmt: skip
-def test_the_layout_or_loader_that_surely_gains_most_is_the_first_change(
-    rows: list[ConfigurationRow], change: tuple[str, str, str] | None
-) -> None:
-    """Over files, or torch's; over the slowest where those were not measured; of the same images only."""
-    report = example_report(rows)
-    found = [step.remark for step in report.next if step.remark and step.remark.code.startswith("other_")]
-    assert [(each.code, each.facts["best"], each.facts["now"]) for each in found] == ([change] if change else [])
-    assert {row.key for row in rows} == set(report.best)
-
-
-@pytest.mark.parametrize(
-    ("rows", "facts"),
-    [
-        ([_in("files", 100), _in("tar", 103), _in("lmdb", 60)], {"data": "500x375", "layouts": "tar and lmdb"}),
-        (
+NO_GAIN = (None, None, None)
+BOTH = {"data": "500x375", "layouts": "tar and lmdb"}
+ONE = {"data": "500x375", "layouts": "tar"}
+ADDED: dict[str, dict[str, tuple[list[ConfigurationRow], list[Any]]]] = {
+    # Speed-up over fewer ranks, its efficiency over what there is more of (GPUs, or nodes of CPUs), and speed-up over
+    # the CPU. A specified rate is compared with no other.
+    "scaling": {
+        "two GPUs": ([_row(100), _row(180, ranks=2)], [NO_GAIN, (1.8, 0.9, None)]),
+        "the fewest count": ([_row(180, ranks=2), _row(270, ranks=4)], [NO_GAIN, (1.5, 0.75, None)]),
+        "ranks share cores": ([_row(100, "cpu"), _row(90, "cpu", ranks=2)], [NO_GAIN, (0.9, 0.9, None)]),
+        "nodes do not": ([_row(100, "cpu"), _row(150, "cpu", ranks=2, nodes=2)], [NO_GAIN, (1.5, 0.75, None)]),
+        "a CPU beside": (
+            [_row(20, "cpu"), _row(100), _row(180, ranks=2)], [NO_GAIN, (None, None, 5.0), (1.8, 0.9, 9.0)],
+        ),
+        "too noisy": ([_row(100, half=60), _row(180, ranks=2)], [NO_GAIN, NO_GAIN]),
+        "emulated": ([_row(20, "cpu"), _row(100, "emulated:100")], []),
+        "emulated ranks": (
+            [_row(20, "cpu"), _row(100, "emulated:100"), _row(150, "emulated:100", ranks=2)],
+            [NO_GAIN, (1.5, 0.75, None)],
+        ),
+        "one configuration a device": ([_row(100, workers=1), _row(180, workers=4)], []),
+        "one of a data set": ([_row(100), _row(180, resolution="256x256")], []),
+    },
+    # The layout or loader that surely gains most over files, or torch's; over the slowest where those were not
+    # measured; of the same images only.
+    "change": {
+        "of three layouts": (
+            [_in("files", 100), _in("tar", 210), _in("parquet", 150)], [("other_layout", "tar", "files")],
+        ),
+        "without files": ([_in("lmdb", 50), _in("tar", 210), _in("parquet", 150)], [("other_layout", "tar", "lmdb")]),
+        "within noise": ([_in("files", 100), _in("tar", 103)], []),
+        "bands overlap": ([_in("files", 100, half=30), _in("tar", 150, half=40)], []),
+        "files are best": ([_in("files", 100), _in("tar", 90)], []),
+        "other images": ([_in("tar", 100), _row(300, resolution="250x188")], []),
+        "another loader": ([_in("files", 100), _in("tar", 300, loader="webdataset")], []),
+        "of three loaders": (
+            [_by("torch", 100), _by("spdl", 210), _by("dali", 150)], [("other_loader", "spdl", "torch")],
+        ),
+        "without torch": ([_by("grain", 50), _by("spdl", 210)], [("other_loader", "spdl", "grain")]),
+        "as fast": ([_by("torch", 100), _by("spdl", 103)], []),
+        "torch is best": ([_by("torch", 210), _by("spdl", 100)], []),
+    },
+    # Large files that gain nothing: measured, beside files in the same state, with the range where one may gain; of
+    # files alone wherever no gain is forecast, as storage gains none.
+    "layouts": {
+        "measured": ([_in("files", 100), _in("tar", 103), _in("lmdb", 60)], [BOTH]),
+        "no sure gain": (
             [_in("files", 100, half=20), _in("tar", 104, half=36), _in("lmdb", 80, half=4)],
-            {"data": "500x375", "layouts": "tar and lmdb", "low": 0.624, "high": 1.455},
+            [BOTH | {"low": 0.624, "high": 1.455}],
         ),
-        ([_in("files", 100), _in("tar", 210)], None),
-        ([_in("files", 100, half=30), _in("tar", 110, half=40)], None),
-        (
-            [_in("files", 100), _in("tar", 98), _in("files", 94, cache="cold"), _in("tar", 93, cache="cold")],
-            {"data": "500x375", "layouts": "tar"},
+        "tar gains": ([_in("files", 100), _in("tar", 210)], []),
+        "not clear": ([_in("files", 100, half=30), _in("tar", 110, half=40)], []),
+        "warm and cold": (
+            [_in("files", 100), _in("tar", 98), _in("files", 94, cache="cold"), _in("tar", 93, cache="cold")], [ONE],
         ),
-        (
-            [_in("files", 100), _in("tar", 98), _in("files", 200, ranks=2), _in("tar", 200, ranks=2)],
-            {"data": "500x375", "layouts": "tar"},
+        "ranks": ([_in("files", 100), _in("tar", 98), _in("files", 200, ranks=2), _in("tar", 200, ranks=2)], [ONE]),
+        "no files": ([_in("tar", 100)], []),
+        "storage is no limit": (
+            [_stored(1.02, 1.2)], [{"data": "photographs", "low": 1.02, "high": 1.2, "how": "measured"}],
         ),
-        ([_in("tar", 100)], None),
-        ([_stored(1.02, 1.2)], {"data": "photographs", "low": 1.02, "high": 1.2, "how": "measured"}),
-        ([_stored(1.06, 1.2)], None),
-    ],
-    ids=[
-        "measured", "no sure gain", "tar gains", "not clear", "warm and cold", "ranks", "no files",
-        "storage is no limit", "storage gains",
-    ],
-)  # fmt: skip
-def test_large_files_that_gain_nothing_are_said_to(
-    rows: list[ConfigurationRow], facts: dict[str, str | float] | None
-) -> None:
-    """Where they were measured, and none gained beside files in the same state, with the range where one may; of files
-    alone wherever no gain is forecast, as storage gains none."""
-    found = [note.facts for note in layout_notes(example_report(rows))]
-    assert found == ([pytest.approx(facts, abs=1e-3)] if facts else [])
+        "storage gains": ([_stored(1.06, 1.2)], []),
+    },
+    # Warm files that train slower than cold ones, with the range of the factor.
+    "warm": {
+        "slower": ([_row(100, cache="cold"), _row(90)], [(0.887, 0.913)]),
+        "alike": ([_row(100, cache="cold"), _row(96)], []),
+        "faster": ([_row(100, cache="cold"), _row(110)], []),
+        "other workers": ([_row(100, cache="cold", workers=1), _row(90, workers=2)], []),
+        "not known to be cold": ([_row(100, cache="as-found"), _row(90)], []),
+        "too noisy": ([_row(100, cache="cold"), _row(90, half=80)], []),
+    },
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("rows", "noted"),
-    [
-        ([_row(100, cache="cold"), _row(90)], [(0.891, 0.909)]),
-        ([_row(100, cache="cold"), _row(96)], []),
-        ([_row(100, cache="cold"), _row(110)], []),
-        ([_row(100, cache="cold", workers=1), _row(90, workers=2)], []),
-        ([_row(100, cache="as-found"), _row(90)], []),
-        ([_row(100, cache="cold"), _row(90, half=80)], []),
-    ],
-    ids=["slower", "alike", "faster", "other workers", "not known to be cold", "too noisy"],
-)
-def test_warm_files_that_train_slower_are_marked(
-    rows: list[ConfigurationRow], noted: list[tuple[float, float]]
-) -> None:
-    """With the range of the factor, on the configuration with warm files."""
-    every = with_warm_notes(example_report(rows)).configurations
-    found = [(row.key, note) for row in every for note in row.notes if note.code == "warm_slower"]
-    ends = [(note.facts["low"], note.facts["high"]) for _, note in found]
-    assert ends == [pytest.approx(each, abs=0.01) for each in noted]
-    assert all(key == rows[1].key for key, _ in found)
+def _changes(report: Report) -> list[Any]:
+    found = [step.remark for step in report.next if step.remark and step.remark.code.startswith("other_")]
+    return [(each.code, each.facts["best"], each.facts["now"]) for each in found]
+
+
+def _warm(report: Report) -> list[Any]:
+    cold, *others = with_warm_notes(report).configurations
+    assert not any(note.code == "warm_slower" for note in cold.notes)
+    notes = [note.facts for row in others for note in row.notes if note.code == "warm_slower"]
+    return [(facts["low"], facts["high"]) for facts in notes]
+
+
+OF_REPORT: dict[str, Callable[[Report], list[Any]]] = {
+    "scaling": lambda report: [(_value(e.speedup), e.efficiency, _value(e.over_cpu)) for e in report.scaling],
+    "change": _changes, "layouts": lambda report: [note.facts for note in layout_notes(report)], "warm": _warm,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("what", "name"), [(what, name) for what, rows in ADDED.items() for name in rows])
+def test_what_a_report_adds_to_its_rows(what: str, name: str) -> None:
+    """By comparing them, where that is more than noise; each has a place among the best."""
+    rows, expected = ADDED[what][name]
+    report = example_report(rows)
+    assert OF_REPORT[what](report) == [pytest.approx(each, abs=2e-3) for each in expected]
+    assert what != "change" or {row.key for row in rows} == set(report.best)
 
 
 def _steps(rows: list[ConfigurationRow]) -> list[str]:
@@ -364,6 +343,8 @@ def test_an_open_sweep_is_resumed_where_more_rounds_were_asked_for(command: str,
 
 NOW, CORES = with_speedups().images_per_s.value, with_speedups().rates_images_per_s.cpu_limit or 0.0
 COMPUTING_BESIDE = WorkerTime(cpu_s=1e-5, run_delay_s=0.0, blocked_s=0.002, waits={"storage": 0.0005, "lock": 0.0})
+OWN_THREADS: dict[str, Any] = {"own_threads": True, "worker_time": COMPUTING_BESIDE}
+"""Of a loader whose training thread, whose times are known, just waits."""
 LIMITS: dict[str, tuple[dict[str, float | None], dict[str, Any], dict[str, str | None]]] = {
     "up to compute alone": ({"preprocessing": 1786 / NOW}, {}, {"preprocessing": "compute"}),
     "up to the cores, but not of free preprocessing": (
@@ -385,24 +366,21 @@ LIMITS: dict[str, tuple[dict[str, float | None], dict[str, Any], dict[str, str |
         {"transport": 1.1}, {"worker_time": COMPUTING_BESIDE}, {"transport": "preprocessing"},
     ),
     "no times of workers": ({"storage": 1.5}, {"worker_time": None}, {"storage": None}),
+    "a loader's own threads, seen computing": ({"transport": 1.1}, OWN_THREADS, {"transport": "preprocessing"}),
+    "own threads, and nothing seen": (
+        {"transport": 1.1}, OWN_THREADS | {"worker_time": replace(COMPUTING_BESIDE, waits={})}, {"transport": None},
+    ),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", LIMITS)
 def test_what_limits_training_once_a_resource_is_free(name: str) -> None:
     """Compute, the cores, or the largest part of a worker's time that is left."""
-    speedups, changes, expected = LIMITS[name]
-    found = next_limits(replace(with_speedups(**speedups), **changes), 2)
+    speedups, given, expected = LIMITS[name]
+    changes = {name: value for name, value in given.items() if name != "own_threads"}
+    own = "own_threads" in given
+    found = next_limits(replace(with_speedups(**speedups), **changes), 1 if own else 2, own_threads=own)
     assert {resource: found.get(resource) for resource in expected} == expected
-
-
-@pytest.mark.parametrize(("waits", "expected"), [(COMPUTING_BESIDE.waits, "preprocessing"), ({}, None)])
-def test_what_a_loader_with_threads_of_its_own_waits_for_is_known_from_looks(
-    waits: dict[str, float], expected: str | None
-) -> None:
-    """The training thread, whose times are known, just waits."""
-    seen = replace(with_speedups(transport=1.1), worker_time=replace(COMPUTING_BESIDE, waits=waits))
-    assert next_limits(seen, 1, own_threads=True).get("transport") == expected
 
 
 SLOW = measured(Truth(compute=100000.0), 2)

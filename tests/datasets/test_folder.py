@@ -5,13 +5,11 @@ from __future__ import annotations
 import io
 import os
 import random
-import subprocess
 import tarfile
 import warnings
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from shutil import which
 from unittest.mock import Mock, call
 
 import numpy as np
@@ -272,20 +270,11 @@ def _torchvision(data: bytes) -> tuple[int, ...]:
         return tuple(read.decode_jpeg(torch.frombuffer(bytearray(data), dtype=torch.uint8)).shape[:0:-1])
 
 
-def _djpeg(data: bytes) -> tuple[int, ...]:
-    if which("djpeg") is None:
-        pytest.skip("djpeg is not installed")
-    done = subprocess.run(["djpeg", "-strict", "-pnm"], input=data, capture_output=True, check=True)
-    assert done.stderr == b""
-    return tuple(map(int, done.stdout.split()[1:3]))
-
-
 DECODERS: dict[str, Callable[[bytes], tuple[int, ...]]] = {
     "pillow": lambda data: Image.open(io.BytesIO(data)).convert("RGB").size,
     "torchvision": _torchvision,
     "simplejpeg": lambda data: pytest.importorskip("simplejpeg").decode_jpeg(data, strict=True).shape[1::-1],
     "opencv": lambda data: pytest.importorskip("cv2").imdecode(np.frombuffer(data, np.uint8), 1).shape[1::-1],
-    "djpeg": _djpeg,
 }
 
 

@@ -27,8 +27,6 @@ from loaderprobe.records.config import RunConfig
 from loaderprobe.records.measurement import Rejected, Timeline
 from loaderprobe.records.plan import PlanReport
 from loaderprobe.records.report import Report
-from loaderprobe.render import figures, sweep
-from loaderprobe.render import json as render_json
 from loaderprobe.render.bandwidth import bandwidth_document
 from loaderprobe.render.charts import BASE, Bar, Chart, ChartRow
 from loaderprobe.render.document import IN_CODE, Cell, Command, Document, Fold, Item, Paragraph, Section, Table, further
@@ -317,23 +315,6 @@ def test_a_result_follows_its_schema(kind: str, where: tuple[Any, ...], value: o
         validator.validate(tree)
 
 
-def test_a_figure_from_raw_values_is_one_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its row alone brings it into tables, flat columns, JSON and schema; without a verdict, none."""
-    first = figures.Figure("first_s", "first batch", head="first", help="First.", of=lambda _, raw: raw.first_batch_s)
-    for module, names in ((figures, ("FIGURES", "TABLE")), (render_json, ("FIGURES",)), (sweep, ("TABLE",))):
-        for name in names:
-            monkeypatch.setattr(module, name, (*getattr(module, name), first))
-    render_json._configuration_type.cache_clear()
-    tree, schema = (json.loads(made()) for made in MADE["summary"])
-    render_json._configuration_type.cache_clear()
-    jsonschema.Draft202012Validator(schema).validate(tree)
-    report = example_report()
-    raw = [row.verdict and row.measurement and row.measurement.first_batch_s for row in report.configurations]
-    assert [row["first_s"] for row in tree["configurations"]] == raw == sweep.report_columns(report)["first_s"]
-    assert "first_s" in schema["$defs"]["Configuration"]["required"] and None in raw
-    assert "| first |" in document_markdown(sweep_document(example_report()))
-
-
 def test_the_catalogue_shows_every_entry_with_source_and_date() -> None:
     """And says which are stale."""
     found = catalogue_document(published(), date(2026, 11, 22))
@@ -507,16 +488,6 @@ def test_a_view_is_small_and_escaped() -> None:
         html = document_page(Document(title="", sections=(Section(parts=parts),)), made_by="", inline=True)
         assert html.count("<rect") < 300 and len(html) < 60_000
         assert not re.search(r"http|<script|href", html)
-
-
-def test_on_paper_a_panel_has_the_whole_width_and_a_wide_map_several_lines() -> None:
-    """Nothing scrolls there. Where a line of a table is a block, on a phone, so is the caption."""
-    html = document_page(Document(title="", sections=()), made_by="")
-    paper = "".join(html.split("@media print {")[1:])
-    assert ".first { grid-template-columns: minmax(0, 1fr); }" in paper
-    assert re.search(r"\.map:has\(td:nth-child\(16\)\) tr { display: grid;", paper)
-    (blocks,) = re.findall(r"(\.stack,[^{}]*) \{ display: block; }", html)
-    assert ".stack caption" in blocks.split(", ")
 
 
 def test_a_refused_window_shows_its_reason_and_nothing_else() -> None:

@@ -62,21 +62,31 @@ def _record() -> RunRecord:
 
 
 def test_ranks_have_files_of_their_own(run: RunDirectory) -> None:
-    """They come back with the measurement, of which each takes at most 4 kB; damage of one is that of all."""
-    measured = rank_run(alike(baseline=100.0), ranks=3)
+    """They come back with the measurement, of which each takes at most 4 kB; damage of one is that of all, as is one of
+    another measurement."""
+    measured, longer = (rank_run(alike(rounds, baseline=100.0), ranks=3) for rounds in (3, 4))
+    key = measured.config.key
+    run.save(longer)
+    files = sorted((run.path / "measurements" / key).iterdir())
+    of_longer = files[2].read_bytes()
     run.save(measured)
-    assert run.result(measured.config.key) == measured
-    files = sorted((run.path / "measurements" / measured.config.key).iterdir())
+    assert run.result(key) == measured
     assert [each.name for each in files] == ["rank-0.json", "rank-1.json", "rank-2.json"]
     assert max(each.stat().st_size for each in files) <= 4096
+
+    def damage() -> DamagedFile:
+        found = run.result(key)
+        assert isinstance(found, DamagedFile) and not run.has_measurement(key)
+        return found
+
+    files[2].write_bytes(of_longer)
+    assert "another measurement" in damage().reason
     files[2].write_bytes(files[1].read_bytes())
-    damaged = run.result(measured.config.key)
-    assert isinstance(damaged, DamagedFile) and "rank-2.json" in damaged.file
+    assert "rank-2.json" in damage().file
     files[1].unlink()
-    damaged = run.result(measured.config.key)
-    assert isinstance(damaged, DamagedFile) and damaged.reason == "is missing from the run"
+    assert damage().reason == "is missing from the run"
     run.save(measured)
-    assert run.has_measurement(measured.config.key)
+    assert run.has_measurement(key)
 
 
 def test_further_rounds_that_are_cut_off_while_they_are_saved_cost_nothing(
@@ -164,8 +174,6 @@ def test_files_are_those_of_their_name_and_under_their_root(run: RunDirectory, c
     with pytest.raises(DamagedRun, match="other files than its name says"):
         run.files(CONFIG.data)
 
-
-# The lock, between real processes.
 
 HOLD = (
     "import sys; from pathlib import Path; from loaderprobe.store.run_directory import lock_directory\n"
@@ -279,20 +287,6 @@ def test_trouble_while_a_run_is_held_stays_as_it_is(run: RunDirectory) -> None:
         pass
 
 
-def test_a_rank_with_another_number_of_segments_is_damaged(run: RunDirectory) -> None:
-    """What each rank saw is kept whole; a file of another measurement beside it costs its row."""
-    made, longer = (rank_run(alike(rounds, baseline=100.0), ranks=3) for rounds in (25, 26))
-    key = made.config.key
-    run.save(made)
-    assert run.result(key) == made
-    file = run.path / "measurements" / key / "rank-2.json"
-    kept = file.read_bytes()
-    run.save(longer)
-    file.write_bytes(kept)
-    damaged = run.result(key)
-    assert isinstance(damaged, DamagedFile) and "another measurement" in damaged.reason
-
-
 @pytest.mark.parametrize("late", ["os.fsync", "pathlib.Path.replace"])
 @pytest.mark.parametrize(
     ("error", "becomes"),
@@ -317,9 +311,6 @@ def test_a_write_that_fails_leaves_the_old_file(
         write_atomically(path, b"new")
     assert path.read_bytes() == b"old"
     assert [entry.name for entry in tmp_path.iterdir()] == ["file.json"]
-
-
-# Results in single JSON files.
 
 
 def _with(*path: str | int, value: Any) -> str:

@@ -145,17 +145,19 @@ ASKED: dict[str, tuple[Measurement, str]] = {
     ),
     # Idle workers of a rank that waits for another show no estimate.
     "ranks": (rank_run(LIMITED[:1], DISK), f"{BASE} warm cached_samples no_transport"),
-}  # fmt: skip
-THOROUGH: dict[str, tuple[Measurement, str]] = {
-    "what one round settles": (run(alike(1, baseline=600, training=100), EVEN, compute=100),
-                               f"{BASE} warm cached_samples no_transport"),
-    "what is certain": (on_cpu(), f"{BASE} resident+ warm cached_samples no_transport"),
-    "one round of all": (run(alike(1, **ALL_MODES), DISK_BOUND), f"{BASE} warm cached_samples no_transport"),
-    "three rounds of all": (run(alike(3, **ALL_MODES), DISK_BOUND), ""),
-    "three that are not clear": (run(alike(3, **UNCLEAR), EVEN), f"{BOTH} no_transport"),
-    "six that are not clear": (run(alike(6, **UNCLEAR), EVEN), ""),
-    "unknown files": (screened(EVEN, **HIDDEN), "baseline no_transport"),
-    "no workers": (run(alike(baseline=125), EVEN, workers=0), BOTH),
+    # All modes in every round from the first, three rounds for what is clear, and six for what is not.
+    "thorough: what one round settles": (
+        run(alike(1, baseline=600, training=100), EVEN, compute=100), f"{BASE} warm cached_samples no_transport",
+    ),
+    "thorough: what is certain": (on_cpu(), f"{BASE} resident+ warm cached_samples no_transport"),
+    "thorough: one round of all": (
+        run(alike(1, **ALL_MODES), DISK_BOUND), f"{BASE} warm cached_samples no_transport",
+    ),
+    "thorough: three rounds of all": (run(alike(3, **ALL_MODES), DISK_BOUND), ""),
+    "thorough: three that are not clear": (run(alike(3, **UNCLEAR), EVEN), f"{BOTH} no_transport"),
+    "thorough: six that are not clear": (run(alike(6, **UNCLEAR), EVEN), ""),
+    "thorough: unknown files": (screened(EVEN, **HIDDEN), "baseline no_transport"),
+    "thorough: no workers": (run(alike(baseline=125), EVEN, workers=0), BOTH),
 }  # fmt: skip
 
 
@@ -169,14 +171,7 @@ def asked(measurement: Measurement, *, thorough: bool = False) -> set[str]:
 def test_what_decides_is_measured_next(name: str) -> None:
     """And nothing that cannot matter, that is not possible, or that more rounds would not cure."""
     measurement, wanted = ASKED[name]
-    assert asked(measurement) == set(wanted.split())
-
-
-@pytest.mark.parametrize("name", THOROUGH)
-def test_thorough_measures_every_mode(name: str) -> None:
-    """In every round from the first, three rounds for what is clear, and six for what is not."""
-    measurement, wanted = THOROUGH[name]
-    assert asked(measurement, thorough=True) == set(wanted.split())
+    assert asked(measurement, thorough=name.startswith("thorough")) == set(wanted.split())
 
 
 SERIAL_INPUT = run(
