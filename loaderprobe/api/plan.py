@@ -209,7 +209,7 @@ def plan(
     if images is not None:
         count = known(quantities.count(images, "--images", most=quantities.MOST), "images", "given", "images")
     workload, source = find(run, data, None if kind is None else str(kind), file_bytes)
-    times, usual = quantities.factor(growth, "--growth"), 1 if source.accelerator.lower().startswith("cpu") else 8
+    times, usual = quantities.factor(growth, "--growth"), 1 if source.on_cpu else 8
     grown = times * quantities.count(accelerators, "--accelerators", most=MOST_ACCELERATORS)
     asked = Asked(
         accelerators=ceil(round(grown, 6)),  # a part of one counts as one

@@ -80,7 +80,7 @@ def test_a_plan_is_seventy_lines_of_what_it_is_for(name: str, what: str) -> None
     """Of a CPU that trained it counts machines, and names how to plan for GPUs; what is not known is a list."""
     shown = plan(name).text()
     assert len(shown.splitlines()) <= 70 and f"\n{what}s " in shown
-    assert ("For GPUs: --kind" in shown) is (what == "machine")
+    assert ("For GPUs: " in shown) is (what == "machine")
     assert "Not known\n" in shown and "\n  checkpoints: --checkpoint 205MB:600\n" in shown
 
 
@@ -261,9 +261,14 @@ def test_the_test_on_delivery(name: str, asked: dict[str, Any], nodes: int, read
     assert plan(name, **asked, layout="shards:10").acceptance.files_per_s is None
 
 
-def test_a_machine_that_trains_on_its_cpu_is_a_node_of_its_own() -> None:
-    """Unless another number is asked for."""
-    assert [plan("cpu", accelerators=16, per_node=number).acceptance.nodes for number in (None, 8)] == [16, 2]
+@pytest.mark.parametrize("name", ["cpu", "run"])
+def test_a_machine_that_trains_on_its_cpu_is_a_node_of_its_own(name: str) -> None:
+    """Unless another number is asked for. Nothing is to buy for its rate; a plan for GPUs is one command away."""
+    assert [plan(name, accelerators=16, per_node=number).acceptance.nodes for number in (None, 8)] == [16, 2]
+    page = plan(name).text()
+    assert page.startswith("No plan for GPUs: this run trained on the CPU\n") and "Buy" not in page
+    assert "loaderprobe plan RUN --kind mlperf-h100\n" in page and "8 machines training on the CPU" in page
+    assert plan(name, kind=H100).text().startswith("Buy ")
 
 
 NO_WORKERS = {"workers": "bandwidth_without_workers", "cores": "bandwidth_without_workers"}
