@@ -19,7 +19,7 @@ import loaderprobe
 from loaderprobe.analyze.plan.sources import judge_bandwidth
 from loaderprobe.analyze.report import COUNTS
 from loaderprobe.api import quantities
-from loaderprobe.api.diagnose import diagnosis
+from loaderprobe.api.diagnose import Diagnosis, diagnosis
 from loaderprobe.api.load import Run, load_any
 from loaderprobe.api.plan import Plan
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
@@ -633,12 +633,17 @@ def hidden(access: str, **facts: Any) -> Measurement:
     return replace(found, segments=tuple(replace(each, delivered_bytes=None) for each in found.segments))
 
 
-def planned(found: Measurement, samples: int | None = None, **asked: Any) -> Plan:
-    """From a loader of one's own, for one of its accelerators, in use for 80 % of the time."""
+def diagnosed(found: Measurement, samples: int | None = None) -> Diagnosis:
+    """The result of `run` with a loader of one's own."""
     ceiling = StorageCeiling(data="0" * 16, phases=(example_phase(2, 40e6),))
     data = DataFound(hidden=None, size_bytes=None, root="", samples=samples)
     own = OwnMeasured(config=found.config, measurement=found, data=data, ceiling=ceiling)
-    made: Plan = loaderprobe.plan(diagnosis(own, "loaderprobe run"), accelerators=1, utilization=0.8, **asked)
+    return diagnosis(own, "loaderprobe run")
+
+
+def planned(found: Measurement, samples: int | None = None, **asked: Any) -> Plan:
+    """For one of its accelerators, in use for 80 % of the time."""
+    made: Plan = loaderprobe.plan(diagnosed(found, samples), accelerators=1, utilization=0.8, **asked)
     return made
 
 
@@ -723,9 +728,32 @@ def test_a_plan_passes_on_how_sure_its_run_was(
     assert doubts in (None, codes) and headline in found.document().headline
     assert (HOLD in found.document().headline) == (bool(codes) and not asked)
     assert [doubt["code"] for doubt in json.loads(found.json())["source"]["doubts"]] == codes
+    rate = found.inputs["rate"]
+    assert asked or "faster_than_alone" not in codes or rate.high > 750, "the rate that training reached"
     for page in (found.text(width=400), found.markdown(), found.html()):
         assert ("How sure that run itself is: low" in page) == ("run_not_sure" in codes)
         assert ("Training ran at 150 % of that" in page) == ("faster_than_alone" in codes)
+
+
+UNEVEN = (150.0, 250.0, 400.0)
+
+
+@pytest.mark.parametrize(
+    ("rounds", "wide"),
+    [
+        ([{"baseline": rate, "training": rate, "resident": 500.0} for rate in UNEVEN], True),
+        (
+            [{"baseline": rate, "training": rate, "resident": 5000.0, "warm": 4 * rate, "cached_samples": 1.1 * rate,
+              "no_transport": rate} for rate in UNEVEN], False,
+        ),
+    ],
+)  # fmt: skip
+def test_the_range_of_a_plan_is_no_narrower_than_that_of_training(rounds: Any, wide: bool) -> None:
+    """Unless input surely limits training, and so makes it vary."""
+    result = diagnosed(scripted(rounds, Cost(blocked_s=0.004), facts={"compute": DEVICE}))
+    rate, trained = loaderprobe.plan(result).inputs["rate"], result.row.images_per_s
+    assert trained is not None and trained.half > 0.4 * trained.value
+    assert (rate.half >= 0.4 * rate.value, "as sure as training" in rate.source) == (wide, wide)
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
