@@ -114,6 +114,14 @@ def by_size(probes: Sequence[BatchSizeProbe]) -> tuple[BatchSizeProbe, ...]:
     return tuple(together([probe for probe in probes if probe.batch_size == size]) for size in sizes)
 
 
+def within_noise(sizes: Sequence[BatchSizeProbe], chosen: BatchSizeProbe) -> list[int]:
+    """Those whose rates differ from that of the chosen one by no more than the 95 % intervals of both."""
+    if (rate := chosen.images_per_s) is None:
+        return []
+    rates = [(each.batch_size, each.images_per_s) for each in sizes if each.batch_size != chosen.batch_size]
+    return [n for n, each in rates if each and abs(each.value - rate.value) < math.hypot(each.half, rate.half)]
+
+
 def together(probes: Sequence[BatchSizeProbe]) -> BatchSizeProbe:
     """Probes of one size that fit, as one: the mean of their rates, with the wider of two 95 % intervals.
 
