@@ -114,6 +114,14 @@ def by_size(probes: Sequence[BatchSizeProbe]) -> tuple[BatchSizeProbe, ...]:
     return tuple(together([probe for probe in probes if probe.batch_size == size]) for size in sizes)
 
 
+def within_noise(sizes: Sequence[BatchSizeProbe], chosen: BatchSizeProbe) -> list[int]:
+    """Those whose rates differ from that of the chosen one by no more than the 95 % intervals of both."""
+    if (rate := chosen.images_per_s) is None:
+        return []
+    others = [(probe.batch_size, probe.images_per_s) for probe in sizes if probe.batch_size != chosen.batch_size]
+    return [size for size, its in others if its and abs(its.value - rate.value) < math.hypot(its.half, rate.half)]
+
+
 def together(probes: Sequence[BatchSizeProbe]) -> BatchSizeProbe:
     """Probes of one size that fit, as one: the mean of their rates, with the wider of two 95 % intervals.
 

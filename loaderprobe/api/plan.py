@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from loaderprobe.analyze.plan.plan import as_asked, catalogue_offer, given_offer, make_plan
-from loaderprobe.analyze.plan.sources import doubts_of, workload_of_bandwidth, workload_of_run, workload_of_trace
+from loaderprobe.analyze.plan.sources import sure_as_run, workload_of_bandwidth, workload_of_run, workload_of_trace
 from loaderprobe.analyze.plan.workload import (
     IMAGENET_BYTES,
     PlanWorkload,
@@ -73,10 +73,11 @@ def find(
             loaded.measurement, loaded.verdict, loaded.ceiling, samples=loaded.data.samples, other=accelerator,
             given=file_bytes,
         )  # fmt: skip
+        workload, doubts = sure_as_run(workload, loaded.row, loaded.report().how_sure)
         config = loaded.row.config
         return workload, PlanSource(
             kind="run", path=path or "a diagnosis", data=config.resolution, accelerator=workload.accelerator,
-            configuration=config.title(), doubts=doubts_of(loaded.row, workload.rate, loaded.report().how_sure),
+            configuration=config.title(), doubts=doubts,
         )  # fmt: skip
     if isinstance(loaded, TraceReport):
         file_bytes = file_bytes or known(IMAGENET_BYTES, "B", "assumed", RECORDED)
@@ -117,9 +118,10 @@ def _of_sweep(run: Run, data: str | None, kind: str | None, accelerator: Acceler
     workload = workload_of(row.measurement, row.verdict, files, ceiling, planned)
     if any(data_set.generated and data_set.root == files.root for data_set in run.report().run.data):
         workload = replace(workload, images=known(IMAGENET_IMAGES, "images", "assumed", GENERATED))
+    workload, doubts = sure_as_run(workload, row, run.report().how_sure)
     source = PlanSource(
         kind="sweep", path=str(run.path), data=files.root, other_data=others, accelerator=workload.accelerator,
-        configuration=row.config.title(), doubts=doubts_of(row, workload.rate, run.report().how_sure),
+        configuration=row.config.title(), doubts=doubts,
     )  # fmt: skip
     return workload, source
 
@@ -209,7 +211,7 @@ def plan(
     if images is not None:
         count = known(quantities.count(images, "--images", most=quantities.MOST), "images", "given", "images")
     workload, source = find(run, data, None if kind is None else str(kind), file_bytes)
-    times, usual = quantities.factor(growth, "--growth"), 1 if source.accelerator.lower().startswith("cpu") else 8
+    times, usual = quantities.factor(growth, "--growth"), 1 if source.on_cpu else 8
     grown = times * quantities.count(accelerators, "--accelerators", most=MOST_ACCELERATORS)
     asked = Asked(
         accelerators=ceil(round(grown, 6)),  # a part of one counts as one

@@ -406,7 +406,8 @@ app = typer.Typer(
 for verb in (
     sweep, run, diagnose, trace, bandwidth, generate, report, plan, compare, batch_size, layers, doctor, explain,
 ):  # fmt: skip
-    app.command()(verb)
+    # What stands behind a command belongs to it, also without --.
+    app.command(context_settings={"allow_interspersed_args": verb is not run})(verb)
 
 
 def _show_version(wanted: bool) -> None:

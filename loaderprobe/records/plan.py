@@ -51,6 +51,11 @@ class PlanSource:
     doubts: tuple[Remark, ...] = ()
     """Why its figures are less firm than they look."""
 
+    @property
+    def on_cpu(self) -> bool:
+        """True where a CPU trained, whose need says nothing of that of a GPU."""
+        return self.accelerator.lower() == "cpu"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Need:

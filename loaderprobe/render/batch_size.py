@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from loaderprobe.analyze.batch_size import by_size
+from loaderprobe.analyze.batch_size import by_size, within_noise
 from loaderprobe.records import values
 from loaderprobe.records.batch_size import BatchSizeProbe, BatchSizeReport, LimitName
 from loaderprobe.records.thresholds import ALIKE, WIDE
 from loaderprobe.render.charts import Bar, Chart, ChartRow
-from loaderprobe.render.document import Column, Document, Paragraph, Section, table, tags
+from loaderprobe.render.document import Column, Document, Paragraph, Section, few, table, tags
 from loaderprobe.render.format import counted, interval, percent
 from loaderprobe.render.rows import as_columns, interval_cells
 from loaderprobe.render.words import explanation, heading, message, remark_words
-from loaderprobe.units import format_bytes, format_duration, significant
+from loaderprobe.units import format_bytes, format_duration, join_words, significant
 
 _BUSY = {"gpu": "GPU busy", "cores": "cores busy"}
 _SHOWN, _BRIEF = 30, 8
@@ -26,18 +26,18 @@ def batch_size_document(report: BatchSizeReport) -> Document:
     """The size to use and its rate, what limits there, then a row a size, or a row a loop."""
     ours, sizes = report.strategy == "throughput", by_size(report.probes)
     rows = tuple(_rate_row(report, probe) for probe in (sizes if ours else report.probes[-_SHOWN:]))
-    names, ends = (("change", "chosen"), ("quiet", "others")), "batch size,images/s"
+    names, ends = (("change", _word(report)), ("quiet", "others")), "batch size,images/s"
     rates = Chart(rows=rows, unit="images/s", names=names, brief=rows[-_BRIEF:], ends=ends)
     tried = table(sizes, _of_sizes(report)) if ours else table([*enumerate(report.probes, 1)][-_SHOWN:], _loops(report))
     limits = tuple(Paragraph(text=text) for text in _limits(report))
     unknown = "accuracy: another batch size may need another learning rate, and more epochs"
     notes = Paragraph(text=" ".join(_notes(report)), tone="quiet")
-    use = "Probably: use" if _unsure(report) else "Use"
+    use = f"{('Probably: use' if _unsure(report) else 'Use') if ours else f'{report.strategy} ends at'} batch"
     return Document(
         title=f"{report.model} in {report.precision} on {report.device}",
-        headline=f"{use if ours else f'{report.strategy} ends at'} batch {report.stop.chosen}",
+        headline="Interrupted: no answer yet" if _cut(report) else f"{use} {report.stop.chosen}",
         subline=_condition(report),
-        tone=_TONES.get(report.limit, "now"),
+        tone="warning" if _cut(report) else _TONES.get(report.limit, "now"),
         unsure=_unsure(report),
         sections=(
             Section(title="Images/s by batch size", parts=(rates,), panel="main"),
@@ -49,14 +49,25 @@ def batch_size_document(report: BatchSizeReport) -> Document:
     )
 
 
+def _cut(report: BatchSizeReport) -> bool:
+    """True where the search itself was interrupted: what it has is no answer."""
+    return report.stop.code == "interrupted"
+
+
+def _word(report: BatchSizeReport) -> str:
+    return "fastest" if _cut(report) else "chosen"
+
+
 def _condition(report: BatchSizeReport) -> str:
-    first, chosen = report.probes[0], report.at_chosen
-    said = f"{interval(chosen.images_per_s)} images/s" if chosen.fits else "does not fit"
+    first, chosen, sizes = report.probes[0], report.at_chosen, [probe for probe in by_size(report.probes) if probe.fits]
+    said = f"fastest of {counted(len(sizes), 'size')} tried: batch {chosen.batch_size}, " if _cut(report) else ""
+    said += f"{interval(chosen.images_per_s)} images/s" if chosen.fits else "does not fit"
     if first.images_per_s and chosen.images_per_s and first.batch_size != chosen.batch_size:
         times = chosen.images_per_s.value / first.images_per_s.value
         alike = 1 / (1 + ALIKE) < times < (1 + ALIKE)
         said += f", {'as fast as' if alike else f'{significant(times)} times the rate of'} batch {first.batch_size}"
-    return said
+    near = [str(size) for size in within_noise(sizes, chosen)]
+    return f"{said}; within noise of it: batch {join_words(few(near))}" if near else said
 
 
 def _limits(report: BatchSizeReport) -> Iterator[str]:
@@ -69,7 +80,7 @@ def _limits(report: BatchSizeReport) -> Iterator[str]:
         yield f"{heading(report.findings)} at batch {report.stop.chosen}: {explanation(report.findings)}"
     elif report.no_findings:
         yield message("batch_limit.unknown", {**facts, "why": remark_words(report.no_findings)})
-    if report.limit in _TONES:
+    if report.limit in _TONES and not _cut(report):
         yield message(f"batch_limit.{report.limit}", facts)
     yield message(f"search.{report.stop.code}", facts)
 
@@ -85,7 +96,7 @@ def _unsure(report: BatchSizeReport) -> bool:
 
 def _how_sure(report: BatchSizeReport) -> Iterator[str]:
     yield f"{counted(len(report.probes), 'short training')} (probes), bars with 95 % intervals"
-    if report.strategy == "throughput":
+    if report.strategy == "throughput" and not _cut(report):
         yield f"chosen: the smallest that {'may' if _unsure(report) else 'is sure to'} be within 2 % of the fastest"
     if _varies(report):
         yield "the rate varies much from step to step: measure again on an idle machine, or with more --iterations"
@@ -95,7 +106,7 @@ def _rate_row(report: BatchSizeReport, probe: BatchSizeProbe) -> ChartRow:
     rate, chosen = probe.images_per_s, probe.batch_size == report.stop.chosen
     tone = "change" if chosen else "quiet"
     return ChartRow(
-        label=f"batch {probe.batch_size}{', chosen' if chosen else ''}",
+        label=f"batch {probe.batch_size}{f', {_word(report)}' if chosen else ''}",
         value=interval(rate) if probe.fits else "does not fit" if probe.ran else "not tried",
         note=f"{significant(probe.step_ms.value)} ms a step" if probe.step_ms else "",
         bars=(Bar(end=rate.value, tone=tone),) if rate else (),

@@ -782,7 +782,7 @@ MESSAGES: dict[str, str] = {
         "{paced:.3g} of its time."
     ),
     # Why a search for a batch size ended, what keeps the rate from rising there, and what was trained.
-    "search.no_candidate_better": "At 95 %, no other size that fits is faster by more than 2 %.",
+    "search.no_candidate_better": "At 95 %, by a curve through all rates, no other size that fits gains over 2 %.",
     "search.probes_spent": (
         "After {probes} probes another size may still be faster by up to {left:percent}: the rates vary too much. "
         "Measure again when the machine is idle, or with more --iterations."
@@ -793,7 +793,7 @@ MESSAGES: dict[str, str] = {
     "search.loops_spent": "The search used its 100 loops and did not converge.",
     "search.out_of_memory": "The search ended where memory did: batch {wall} does not fit.",
     "search.nothing_fits": "Not even one image fits.",
-    "search.interrupted": "The search was interrupted: this is the fastest size so far.",
+    "search.interrupted": "The search was interrupted: another size may be faster. The same command begins again.",
     "converged.gpu-usage": "the size moved by 5 or less",
     "converged.epoch-time": "the improvement moved by 0.05 or less",
     "converged.throughput": "the size did not move",

@@ -80,19 +80,25 @@ def plan_document(plan: PlanReport) -> Document:
         doubts |= {"more data come as fast": ": cached reads are not known"} if _cached(measured) else {}
     doubt = f" if {join_words([*doubts])}" if doubts else ""
     doubt += "".join(doubts.values()) if len(doubts) == 1 else ""
+    answer = f"{f'Storage here feeds all {count:,}' if feeds_all else f'Buy {_supplied(plan)}'}{doubt}"
+    cpu = plan.source.on_cpu
     return Document(
         title=_title(plan),
-        headline=f"{f'Storage here feeds all {count:,}' if feeds_all else f'Buy {_supplied(plan)}'}{doubt}",
-        subline=_terms(plan),
-        tone="good" if feeds_all and not doubt else "storage",
-        unsure=bool(doubt),
+        headline="No plan for GPUs: this run trained on the CPU" if cpu else answer,
+        subline=f"{_supplied(plan)} {_terms(plan)}" if cpu else _terms(plan),
+        tone="warning" if cpu else "good" if feeds_all and not doubt else "storage",
+        unsure=cpu or bool(doubt),
         sections=tuple(_sections(plan)),
     )
 
 
 def _sections(plan: PlanReport) -> Iterator[Section]:
+    if plan.source.on_cpu:
+        how = "plan at a rate (loaderprobe explain accelerators, or your own), or from a run on the GPU"
+        command = Command(text="loaderprobe plan RUN --kind mlperf-h100")
+        yield Section(parts=(Item(subject="For GPUs", text=how), command), panel="main")
     yield Section(title=f"How many {_of_what(plan)[1]} each storage feeds", parts=tuple(_supplies(plan)), panel="main")
-    yield Section(title="What to buy", parts=(_needs(plan),), panel="main")
+    yield Section(title="What they need" if plan.source.on_cpu else "What to buy", parts=(_needs(plan),), panel="main")
     yield Section(title="The rate", parts=tuple(_rate(plan)), panel="side")
     yield Section(title="Not known", parts=items(_not_known(plan)), panel="side")
     yield Section(title="The test to sign, on delivery", parts=tuple(_test(plan)))
@@ -186,8 +192,7 @@ def _spread(quantity: Quantity, least: float = RANGE_FROM) -> str:
 def _rate(plan: PlanReport) -> Iterator[Part]:
     rate = plan.inputs["rate"]
     how = "specified, not measured" if plan.acceptance.compute else rate.label
-    gpus = " For GPUs: --kind mlperf-h100." if plan.source.accelerator == "cpu" else ""
-    yield Paragraph(text=f"{_ranged(rate)} {_of_what(plan)[0]}, {how}: {rate.source}.{gpus}")
+    yield Paragraph(text=f"{_ranged(rate)} {_of_what(plan)[0]}, {how}: {rate.source}.")
     yield from (Paragraph(text=f"{first_upper(remark_words(doubt))}.", strong=True) for doubt in plan.source.doubts)
     if plan.pace is not None:
         yield Paragraph(text=f"{remark_words(plan.pace)}.")
@@ -282,12 +287,12 @@ def _title(plan: PlanReport) -> str:
 
 def _of_what(plan: PlanReport) -> tuple[str, str]:
     """(one, several) of what storage is planned for."""
-    return ("a machine", "machines") if plan.source.accelerator == "cpu" else ("an accelerator", "accelerators")
+    return ("a machine", "machines") if plan.source.on_cpu else ("an accelerator", "accelerators")
 
 
 def _accelerators(plan: PlanReport) -> str:
     name, count = plan.source.accelerator, plan.asked.accelerators
-    return f"{counted(count, 'machine')} training on the CPU" if name == "cpu" else named(name, f"{count:,}")
+    return f"{counted(count, 'machine')} training on the CPU" if plan.source.on_cpu else named(name, f"{count:,}")
 
 
 _AMOUNTS: dict[str, Callable[[float], str]] = {

@@ -101,11 +101,11 @@ def patch_fastai(module: ModuleType) -> None:
     """The same of fastai's, which uses these two iterators of torch by itself. Where it has none, nothing is done."""
     originals = getattr(module, "_loaders", ())
 
-    def attaching_at(place: int) -> object:
+    def attaching_at(index: int) -> object:
         def iterate(fake: object) -> object:
             is_first = not attached
             attach()
-            return (module._loaders if is_first else originals)[place](fake)
+            return (module._loaders if is_first else originals)[index](fake)
 
         return iterate
 
@@ -121,7 +121,7 @@ def hidden() -> None:
         spec.loader.exec_module(sys.modules["sitecustomize"])
 
 
-sys.path[:] = [each for each in sys.path if os.path.abspath(each) != HERE]
+sys.path[:] = [folder for folder in sys.path if os.path.abspath(folder) != HERE]
 if os.environ.get("LOADERPROBE_RUN"):
     sys.meta_path.insert(0, AfterImport())
 hidden()

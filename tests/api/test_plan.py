@@ -19,7 +19,7 @@ import loaderprobe
 from loaderprobe.analyze.plan.sources import judge_bandwidth
 from loaderprobe.analyze.report import COUNTS
 from loaderprobe.api import quantities
-from loaderprobe.api.diagnose import diagnosis
+from loaderprobe.api.diagnose import Diagnosis, diagnosis
 from loaderprobe.api.load import Run, load_any
 from loaderprobe.api.plan import Plan
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
@@ -80,7 +80,7 @@ def test_a_plan_is_seventy_lines_of_what_it_is_for(name: str, what: str) -> None
     """Of a CPU that trained it counts machines, and names how to plan for GPUs; what is not known is a list."""
     shown = plan(name).text()
     assert len(shown.splitlines()) <= 70 and f"\n{what}s " in shown
-    assert ("For GPUs: --kind" in shown) is (what == "machine")
+    assert ("For GPUs: " in shown) is (what == "machine")
     assert "Not known\n" in shown and "\n  checkpoints: --checkpoint 205MB:600\n" in shown
 
 
@@ -261,9 +261,14 @@ def test_the_test_on_delivery(name: str, asked: dict[str, Any], nodes: int, read
     assert plan(name, **asked, layout="shards:10").acceptance.files_per_s is None
 
 
-def test_a_machine_that_trains_on_its_cpu_is_a_node_of_its_own() -> None:
-    """Unless another number is asked for."""
-    assert [plan("cpu", accelerators=16, per_node=number).acceptance.nodes for number in (None, 8)] == [16, 2]
+@pytest.mark.parametrize("name", ["cpu", "run"])
+def test_a_machine_that_trains_on_its_cpu_is_a_node_of_its_own(name: str) -> None:
+    """Unless another number is asked for. Nothing is to buy for its rate; a plan for GPUs is one command away."""
+    assert [plan(name, accelerators=16, per_node=number).acceptance.nodes for number in (None, 8)] == [16, 2]
+    page = plan(name).text()
+    assert page.startswith("No plan for GPUs: this run trained on the CPU\n") and "Buy" not in page
+    assert "loaderprobe plan RUN --kind mlperf-h100\n" in page and "8 machines training on the CPU" in page
+    assert plan(name, kind=H100).text().startswith("Buy ")
 
 
 NO_WORKERS = {"workers": "bandwidth_without_workers", "cores": "bandwidth_without_workers"}
@@ -628,12 +633,17 @@ def hidden(access: str, **facts: Any) -> Measurement:
     return replace(found, segments=tuple(replace(each, delivered_bytes=None) for each in found.segments))
 
 
-def planned(found: Measurement, samples: int | None = None, **asked: Any) -> Plan:
-    """From a loader of one's own, for one of its accelerators, in use for 80 % of the time."""
+def diagnosed(found: Measurement, samples: int | None = None) -> Diagnosis:
+    """The result of `run` with a loader of one's own."""
     ceiling = StorageCeiling(data="0" * 16, phases=(example_phase(2, 40e6),))
     data = DataFound(hidden=None, size_bytes=None, root="", samples=samples)
     own = OwnMeasured(config=found.config, measurement=found, data=data, ceiling=ceiling)
-    made: Plan = loaderprobe.plan(diagnosis(own, "loaderprobe run"), accelerators=1, utilization=0.8, **asked)
+    return diagnosis(own, "loaderprobe run")
+
+
+def planned(found: Measurement, samples: int | None = None, **asked: Any) -> Plan:
+    """For one of its accelerators, in use for 80 % of the time."""
+    made: Plan = loaderprobe.plan(diagnosed(found, samples), accelerators=1, utilization=0.8, **asked)
     return made
 
 
@@ -718,9 +728,32 @@ def test_a_plan_passes_on_how_sure_its_run_was(
     assert doubts in (None, codes) and headline in found.document().headline
     assert (HOLD in found.document().headline) == (bool(codes) and not asked)
     assert [doubt["code"] for doubt in json.loads(found.json())["source"]["doubts"]] == codes
+    rate = found.inputs["rate"]
+    assert asked or "faster_than_alone" not in codes or rate.high > 750, "the rate that training reached"
     for page in (found.text(width=400), found.markdown(), found.html()):
         assert ("How sure that run itself is: low" in page) == ("run_not_sure" in codes)
         assert ("Training ran at 150 % of that" in page) == ("faster_than_alone" in codes)
+
+
+UNEVEN = (150.0, 250.0, 400.0)
+
+
+@pytest.mark.parametrize(
+    ("rounds", "wide"),
+    [
+        ([{"baseline": rate, "training": rate, "resident": 500.0} for rate in UNEVEN], True),
+        (
+            [{"baseline": rate, "training": rate, "resident": 5000.0, "warm": 4 * rate, "cached_samples": 1.1 * rate,
+              "no_transport": rate} for rate in UNEVEN], False,
+        ),
+    ],
+)  # fmt: skip
+def test_the_range_of_a_plan_is_no_narrower_than_that_of_training(rounds: Any, wide: bool) -> None:
+    """Unless input surely limits training, and so makes it vary."""
+    result = diagnosed(scripted(rounds, Cost(blocked_s=0.004), facts={"compute": DEVICE}))
+    rate, trained = loaderprobe.plan(result).inputs["rate"], result.row.images_per_s
+    assert trained is not None and trained.half > 0.4 * trained.value
+    assert (rate.half >= 0.4 * rate.value, "as sure as training" in rate.source) == (wide, wide)
 
 
 @pytest.mark.parametrize("ranks", [1, 2])

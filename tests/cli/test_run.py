@@ -12,6 +12,7 @@ import sys
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -320,6 +321,17 @@ def test_a_watched_training_on_a_gpu_has_no_verdict_and_is_done(
     ran = Ran(exit_code=0, result=found, processes=())
     monkeypatch.setattr("loaderprobe.api.run.run_command", lambda *_: ran)
     assert invoke("run", "--watch", "--out", tmp_path / "found", "--", "true").exit_code == code
+
+
+@pytest.mark.parametrize("before", [[], ["--"]])
+def test_what_stands_behind_a_command_is_its_own(before: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also an option that `run` has, too, with `--` before the command and without."""
+    asked = Mock(return_value=Ran(exit_code=0, result=None, processes=()))
+    monkeypatch.setattr("loaderprobe.api.run.run_command", asked)
+    command = ["python", "train.py", "--epochs", "3", "--budget", "7", "-o", "x"]
+    assert invoke("run", "--budget", "5", *before, *command).exit_code == 2, "no verdict"
+    words, request, _ = asked.call_args.args
+    assert (words, request.budget_s) == (command, 5)
 
 
 def test_ctrl_c_is_no_error_of_the_script(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import loaderprobe
-from loaderprobe.analyze.batch_size import MOST_PROBES, PaperStrategy, Throughput
+from loaderprobe.analyze.batch_size import MOST_PROBES, PaperStrategy, Throughput, by_size, within_noise
 from loaderprobe.api.batch_size import search
 from loaderprobe.compute.batch_size import MemoryBudget, TorchProber, repeated
 from loaderprobe.compute.trainer import usual_loss
@@ -244,6 +244,31 @@ def test_ctrl_c_keeps_the_fastest_so_far() -> None:
     assert (len(probes), stop.code, stop.chosen) == (3, "interrupted", 8)
     with pytest.raises(KeyboardInterrupt):
         search(Throughput(), Mock(side_effect=KeyboardInterrupt), clock=FakeClock())
+
+
+def test_what_an_interrupted_search_has_is_no_answer() -> None:
+    """It says what was tried, and keeps it; nothing is said to limit."""
+
+    def until(size: int) -> Any:
+        if size > 4:
+            raise KeyboardInterrupt
+        return repeated(BATCH, size)
+
+    found = loaderprobe.batch_size(small(), until, iterations=4)
+    page = found.text(width=200)
+    assert page.startswith("Interrupted: no answer yet\nfastest of 2 sizes tried: batch ") and found.interrupted
+    assert not any(word in page for word in ("se batch", "chosen", "by construction"))
+
+
+@pytest.mark.parametrize("noise", [0.005, 0.5])
+def test_sizes_within_noise_of_the_chosen_one_are_named(noise: float) -> None:
+    """Of a rate that rises to 64: the larger ones are as fast, and with much noise smaller ones may be."""
+    prober = ScriptedProber(rate=lambda size: 1000 * min(1.0, size / 64), noise=noise, seed=3)
+    probes, stop = search(Throughput(most=MOST), prober.probe, clock=FakeClock())
+    sizes = by_size(probes)
+    chosen = next(each for each in sizes if each.batch_size == stop.chosen)
+    near = within_noise(sizes, chosen)
+    assert chosen.batch_size not in near and (min(near) < 64) == (noise > 0.1)
 
 
 GROWING = [10, 12, 15, 19, 24, 30, 37, 45, 54, 64, 74, 84, 94]

@@ -206,14 +206,29 @@ def _why(measurement: Measurement, verdict: Verdict) -> str:
     return f"its files were {verdict.files_were}, not cold" if verdict.files_were else "nothing shows what was read"
 
 
-def doubts_of(row: ConfigurationRow, rate: Quantity, how_sure: Remark) -> tuple[Remark, ...]:
-    """That a run is not sure itself, and that training was faster than the rate of compute alone, measured, allows."""
-    trained, allowed = row.images_per_s, row.config.ranks * rate.high
-    doubts = [Remark(code="run_not_sure")] if how_sure.facts["level"] == "low" else []
-    if trained and rate.weakest == "measured" and trained.low > allowed and trained.value > WORTH * allowed:
-        share = trained.value / (row.config.ranks * rate.value)
-        doubts.append(Remark(code="faster_than_alone", facts={"share": share}))
-    return tuple(doubts)
+def sure_as_run(
+    workload: PlanWorkload, row: ConfigurationRow, how_sure: Remark
+) -> tuple[PlanWorkload, tuple[Remark, ...]]:
+    """The workload, whose measured rate is no surer than the run; and why its figures are less firm than they look.
+
+    That a run is not sure itself, and that training was faster than the rate of compute alone allows. A rate is known
+    no better than that of training, unless it is sure that input is what makes that vary.
+    """
+    rate, trained = workload.rate, row.images_per_s
+    not_sure = how_sure.facts["level"] == "low"
+    doubts = [Remark(code="run_not_sure")] if not_sure else []
+    if trained is None or rate.weakest != "measured":
+        return workload, tuple(doubts)
+    half, reached = rate.half, trained.times(1 / row.config.ranks)
+    if not_sure or row.bound is None or row.bound.side != "input":
+        half = max(half, rate.value * trained.half / trained.value)
+    if reached.low > rate.high and reached.value > WORTH * rate.high:
+        doubts.append(Remark(code="faster_than_alone", facts={"share": reached.value / rate.value}))
+        half = max(half, reached.high - rate.value)
+    if half > rate.half:
+        least, source = max(0.0, rate.value - half), f"{rate.source}; as sure as training"
+        workload = replace(workload, rate=replace(rate, low=least, high=rate.value + half, source=source))
+    return workload, tuple(doubts)
 
 
 _REFUSED: dict[PlanPart, Remark] = {
