@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import functools
 import gc
+import importlib
 import multiprocessing
 import multiprocessing.util
 import os
@@ -174,6 +175,8 @@ def pytest_collection() -> Generator[None, object, object]:
     try:
         return (yield)
     finally:
+        if "torch" in sys.modules:
+            importlib.import_module("torch._dynamo")  # of hundreds of modules; the first optimizer imports it
         gc.freeze()
         gc.enable()
 

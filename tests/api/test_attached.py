@@ -33,8 +33,8 @@ from tests.examples.iterated import EPOCH, KINDS, Eager, begun_each_batch, made_
 from tests.examples.training import BATCH, SAMPLES, SCHEDULED, STEP_S, WAYS, Costly, Training
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-BUDGET_S = 0.5
-"""Enough for one round of loops of a millisecond a step."""
+BUDGET_S = 0.3
+"""Enough for one round of loops of half a millisecond a step."""
 
 
 Loop = Callable[[Training], None]
@@ -498,11 +498,11 @@ def test_of_two_loaders_of_a_step_the_one_that_it_waits_for_is_watched(
 ) -> None:
     """Whichever gives its batch last; the wait for the other is said to count as compute."""
     monkeypatch.setattr(watcher, "FIRST_S", 0.05)
+    monkeypatch.setattr(example, "STEP_S", 0.0)
     monkeypatch.setattr(Training, "epochs", lambda training: range(3))
-    _, found, said = watched(lambda: way(Training(tmp_path)))
+    _, found, _ = watched(lambda: way(Training(tmp_path)))
     assert found.others == ("Costly",)
     assert min(each.input_wait_fraction for each in found.intervals) > least
-    assert len(said) == len(found.intervals)
     assert "waits for Costly count as compute" in found.text()
 
 

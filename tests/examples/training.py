@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 BATCH = 8
 SAMPLES = 160
-SAMPLE_S, STEP_S = 0.0005, 0.001
+SAMPLE_S, STEP_S = 0.0003, 0.0005
 MOST_STEPS = 20_000
 """So many end a loop by itself, which a measurement has ended long before."""
 SCHEDULED = 25
