@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ from loaderprobe.units import format_rate
 from tests.examples.reports import (
     example_report,
     example_row,
+    html_report,
+    markdown_report,
     terminal_report,
     with_changes,
     with_details,
@@ -54,6 +57,16 @@ def test_the_first_screen_of_a_terminal_has_the_five_answers_in_seventy_words(na
     words = [word for text in (document.headline, document.subline, *texts) for word in text.split()]
     prose = [word for word in words if word.strip(".,;:()").isalpha()]
     assert len(prose) <= 70, " ".join(prose)
+
+
+@pytest.mark.parametrize("write", [terminal_report, markdown_report, html_report])
+def test_a_note_on_a_data_set_stands_in_every_format(write: Callable[[Report], str]) -> None:
+    """Not beside how sure the run is, which a terminal says in one line."""
+    facts: dict[str, float | str] = {"data": "1024x768", "layouts": "tar and lmdb", "low": 1.0, "high": 1.2}
+    made, note = example_report([example_row()]), Remark(code="layout_gains_nothing", facts=facts)
+    run = replace(made.run, notes=(note,))
+    written = " ".join(write(replace(made, run=run)).split())
+    assert written.count("no sure gain: tar and lmdb trained 1.0 to 1.2 times as fast as files (measured)") == 1
 
 
 def test_the_picture_of_the_readme_is_what_is_drawn_today() -> None:
@@ -112,11 +125,6 @@ HEADLINES: list[tuple[list[ConfigurationRow], str, str]] = [
     (_causes("inconclusive", "storage"), f"Storage limits training{HERE}", ""),
     (_causes("inconclusive", "inconclusive", "storage"), f"Not clear yet what limits training{HERE}", ""),
     (_causes("storage", "compute", "inconclusive"), f"Storage limits 1x1; compute limits 2x2{HERE}", ""),
-    # It is about what was measured: an emulated accelerator where a real one failed.
-    (
-        [example_row(compute="cuda", emulated=False, status="failed", reason=""), *_causes("storage", "inconclusive")],
-        f"Storage limits training{HERE}", "",
-    ),
     # The verdict on another model, device or number of ranks is not that of the first.
     (
         _beside("compute", cache="warm"), f"Storage limits cold files; compute limits warm files{HERE}",
@@ -148,6 +156,19 @@ def test_the_headline_is_the_verdict_on_the_best_configurations(
     found = headed(example_report(rows), Document(title="", sections=()))
     assert found.headline == headline and (not reached or found.subline == f"{reached}. No GPU here.")
     assert found.unsure == any(row.bound is not None and row.bound.cause == "inconclusive" for row in rows)
+
+
+def test_the_first_screen_is_about_what_was_measured() -> None:
+    """An emulated accelerator where each configuration of a real one failed; a verdict without a cause is no limit."""
+    failed = example_row(compute="cuda", emulated=False, status="failed", reason="out of memory")
+    side_only = _limited(example_row(resolution="2x2"), "inconclusive")
+    assert side_only.bound
+    side_only = with_changes(side_only, bound=replace(side_only.bound, side="compute"))
+    report = example_report([failed, _limited(example_row(), "storage"), side_only])
+    found = headed(report, Document(title="", sections=()))
+    assert found.headline == "Storage limits training on an emulated mlperf-h100"
+    (limits,) = (part for part in _sections(report)["What limits each configuration"].parts if isinstance(part, Table))
+    assert limits.caption.startswith("S storage; ? inconclusive")
 
 
 @pytest.mark.parametrize(
@@ -287,6 +308,19 @@ def test_no_gain_is_foreseen_only_where_one_was_forecast(
     assert [(each.label, each.note) for each in chart.rows[1:]] == [("other", note)]
 
 
+def test_the_command_is_labelled_as_the_test_of_a_change() -> None:
+    """It cures nothing; one that makes the change itself is no test."""
+    section = _sections(example_report())["Change first"]
+    (made,) = (part for part in section.parts if isinstance(part, Command))
+    assert made.text.startswith("find ") and made.label == "Run it"
+    inconclusive = example_report([_limited(example_row(), "inconclusive")])
+    steps = [part for part in _sections(inconclusive).get("Change first", Section()).parts if isinstance(part, Command)]
+    assert all(part.text.startswith("loaderprobe") and part.label == "Test it" for part in steps)
+    cpu = example_report([_limited(example_row(compute="cpu", emulated=False), "compute")])
+    (tried,) = (part for part in _sections(cpu)["Change first"].parts if isinstance(part, Command))
+    assert "--compute emulated:mlperf-h100" in tried.text
+
+
 def test_a_sweep_of_twelve_configurations_fits_one_screen() -> None:
     """What 64 accelerators need begins within it."""
     found = example_report().configurations
@@ -294,6 +328,19 @@ def test_a_sweep_of_twelve_configurations_fits_one_screen() -> None:
     rows = [with_changes(row, workers=count) for row in kinds.values() for count in (0, 1, 2, 4)]
     lines = terminal_report(example_report(rows)).splitlines()
     assert next(number for number, line in enumerate(lines) if "files opened" in line) < 24
+
+
+@pytest.mark.parametrize(("opens", "lines"), [((900.0, 900.0), [""]), ((900.0, 28.1), [", 256x256", ", 500x375"])])
+def test_files_opened_have_a_line_for_each_way_to_hold_images(opens: tuple[float, ...], lines: list[str]) -> None:
+    """One for all data sets where each image is a file; else each is named."""
+    report = example_report()
+    need = replace(report.needs[0], images_per_s=1000.0)
+    needs = tuple(
+        replace(need, data=data, needs=tuple(replace(each, files_per_s=files) for each in need.needs))
+        for files, data in zip(opens, ("256x256", "500x375"), strict=True)
+    )
+    text = terminal_report(replace(report, needs=needs))
+    assert [name for name in ("", ", 256x256", ", 500x375") if f"files opened{name} " in text] == lines
 
 
 @pytest.mark.parametrize(

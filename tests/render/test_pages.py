@@ -36,7 +36,7 @@ from loaderprobe.render.json import indented, result_json, result_schema, summar
 from loaderprobe.render.pages import chart_svg, document_markdown, document_page
 from loaderprobe.render.plan import catalogue_document
 from loaderprobe.render.rows import csv_text
-from loaderprobe.render.sweep import panel_sections, sweep_document
+from loaderprobe.render.sweep import sweep_document
 from loaderprobe.render.terminal import document_text
 from loaderprobe.storage.catalogue import published
 from scripts.goldens import SHOWN
@@ -122,14 +122,6 @@ def test_skipped_files_are_named_or_where_they_are(count: int, says: str) -> Non
     assert says in " ".join(terminal_report(report).split())
 
 
-def test_a_rate_that_is_too_small_to_draw_is_measured() -> None:
-    """A row of warm files has its figure, without a bar."""
-    rows = [example_row(), example_row(workers=4, disk_read_bytes_per_s=400.0)]
-    (chart,) = (part for part in list(panel_sections(example_report(rows)))[-1].parts if isinstance(part, Chart))
-    shown = [(row.value, bool(row.bars)) for row in chart.rows if not row.head]
-    assert shown[0][1] and shown[1] == ("<0.001", False)
-
-
 @pytest.mark.parametrize(("share", "noise"), [(2.01, True), (1.04, True), (1.004, False), (0.97, False)])
 @pytest.mark.parametrize("write", [terminal_report, markdown_report, html_report])
 def test_more_than_all_of_compute_alone_is_noise(write: Callable[[Report], str], share: float, noise: bool) -> None:
@@ -137,17 +129,6 @@ def test_more_than_all_of_compute_alone_is_noise(write: Callable[[Report], str],
     text = " ".join(write(example_report([example_row(accelerator_utilization=share)])).split())
     assert text.count("more than 100 % is noise") == noise
     assert text.count("noise, more than 133 % a machine that changed in between") == (share > 2)
-
-
-def test_what_memory_delivers_is_called_warm() -> None:
-    """Under the headline, too, whatever was counted; what a cache below may have served is no figure of storage."""
-    report = example_bandwidth()
-    for notes, headline in ((report.notes, "Storage, or its cache, delivers"), ((), "Storage delivers")):
-        page = bandwidth_document(replace(report, notes=notes))
-        assert page.headline.startswith(headline) and page.unsure == bool(notes)
-        assert ("467 MB of files, read again 3 times" in page.subline) == page.unsure
-    page = bandwidth_document(replace(report, location=replace(report.location, kind="memory")))
-    assert page.headline.startswith("Memory, not storage") and page.subline.endswith(", warm")
 
 
 def _drawn(chart: Chart, width: int) -> list[str]:
