@@ -166,6 +166,10 @@ REFUSED: list[tuple[tuple[str, ...], int, str]] = [
     (("trace", "t.json", "--annotation", "x"), 2, "no span named 'x'"),
     (("trace", "t.json", "--md", "--json"), 2, "exclude each other"),
     (("trace", "t.json", "--out", "."), 5, "not empty"),
+    (("trace", "t.json", "another_gpu.json"), 2, "their GPU differs (Test GPU, Another) try: give each to"),
+    (("trace", "rank_0.json", "of_eight.json"), 2, "number of ranks differs (2, 8)"),
+    (("trace", "rank_0.json", "another_loader.json"), 2, "loader differs"),
+    (("trace", "rank_0.json", "rank_0_again.json"), 2, "both are of rank 0"),
     (("trace", "none.json", "--html", "nowhere/t.html"), 3, "choose another path for --html"),
     (("trace", "none.json", "--out", "text/found"), 2, "choose another path for --out"),
     (("compare", "cpu"), 2, "A and B are two results, not 1"),
@@ -234,6 +238,11 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / run.name).symlink_to(run)
     for name in ("t.json", "t.json.gz"):
         written(folder / name, training())
+    written(folder / "another_gpu.json", deviceProperties=[{"id": 0, "name": "Another"}])
+    for name, rank, size in (("rank_0", 0, 2), ("rank_0_again", 0, 2), ("of_eight", 1, 8)):
+        written(folder / f"{name}.json", distributedInfo={"rank": rank, "world_size": size})
+    events = training(loader="train_dataloader_next")
+    written(folder / "another_loader.json", events, distributedInfo={"rank": 1, "world_size": 2})
     written(folder / "cpu.json", [event("cpu_op", "aten::add", 1, 1)])
     written(folder / "mtia.json", [event("mtia_ccp_events", "add", 1, 1), event("kernel", "add", 2, 1, device=0)])
     (folder / "again").symlink_to(RUNS / "cpu")

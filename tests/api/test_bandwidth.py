@@ -179,6 +179,11 @@ def short(phase: BandwidthPhase) -> BandwidthPhase:
     return replace(phase, by_rank=tuple(replace(rank, seconds=0.1) for rank in phase.by_rank))
 
 
+def on_hosts(nodes: int, *rates: float) -> BandwidthPhase:
+    """One rank of each rate, in 100 kB/s, as many on each host."""
+    return example_ranks(*(rate * 1e5 for rate in rates), nodes=nodes)
+
+
 SLOW_HOST = example_ranks(9e6, 8e6, 4e6, 4.5e6, nodes=2)
 NODE, SPREAD = (example_ranks(*[rate] * 8, nodes=nodes) for rate, nodes in ((2e6, 1), (3e6, 8)))
 
@@ -194,6 +199,13 @@ NODE, SPREAD = (example_ranks(*[rate] * 8, nodes=nodes) for rate, nodes in ((2e6
         ((ONE, TWO, example_ranks(5.3e6, 5.3e6, 5.3e6, 4.4e6)), "plateau", "bandwidth", {}),
         ((ONE, TWO, short(UNEQUAL)), "too_short", "unknown", {}),
         ((ONE, SLOW_HOST), "slow_host", "host", {"host": "node1", "slow_ranks": 2, "host_ranks": 2}),
+        # All of its ranks but one in eight are slower than every rank elsewhere, of which there are several.
+        ((ONE, on_hosts(3, 114, 110, 37, 40, 120, 112)), "slow_host", "host", {"bytes_per_s": 38.5e5}),
+        ((ONE, on_hosts(2, *[110] * 8, *[37] * 7, 111)), "slow_host", "host", {"slow_ranks": 7, "host_ranks": 8}),
+        ((ONE, on_hosts(2, *[110] * 7, *[37] * 6, 111)), "slow_rank", "rank", {}),
+        ((ONE, on_hosts(2, 114, 37)), "slow_rank", "rank", {"rank": 1}),
+        ((ONE, on_hosts(2, 114, 110, 37, 95)), "slow_rank", "rank", {"rank": 2}),
+        ((ONE, on_hosts(3, 114, 110, 37, 37, 36, 38)), "slow_rank", "rank", {"rank": 4}),
         ((ONE, example_ranks(*[8e6] * 4, nodes=4), example_ranks(18e6, readers=8)), "process", "process", {}),
         ((NODE, SPREAD), "process", "process", {"fewer_nodes": 1, "nodes": 8}),
         ((ONE, TWO, replace(FOUR, at_least=True)), "probe_busy", "probe", {}),

@@ -248,12 +248,16 @@ def test_the_cache_that_makes_a_storage_enough_answers_as_much(storage: str) -> 
         ("storage", {"accelerators": 64, "storage": "5GB/s,2ms"}, 8, 8 * 27, "workers"),
         ("storage", {"accelerators": 64, "storage": "5GB/s,50ms"}, 8, 804, "reads_in_flight"),
         ("trace", {"accelerators": 16}, 2, 64, "assumed"),
+        # A machine that trains on its CPU is a node of its own, unless another number is asked for.
+        ("cpu", {"accelerators": 16}, 16, 1, "workers"),
+        ("cpu", {"accelerators": 16, "per_node": 8}, 2, 8, "workers"),
     ],
 )
 def test_the_test_on_delivery(name: str, asked: dict[str, Any], nodes: int, readers: int, origin: str) -> None:
     """As readers get it, without what storage reads besides; so many readers can, at the time of a read (Little)."""
     found = plan(name, **asked)
-    test, images_per_s = found.acceptance, min(8, asked["accelerators"]) * found.inputs["rate"].value * 0.9 / 0.8
+    node = min(found.asked.per_node, found.asked.accelerators)
+    test, images_per_s = found.acceptance, node * found.inputs["rate"].value * 0.9 / 0.8
     assert (test.nodes, test.readers, test.readers_from) == (nodes, readers, origin)
     assert test.files_per_s == pytest.approx(images_per_s)
     assert test.bytes_per_s == pytest.approx(images_per_s * found.inputs["file_bytes"].value)

@@ -181,26 +181,6 @@ def test_batches_loaded_ahead_may_hide_input(inputs_ms: tuple[float, ...], code:
         assert "From step 4 on input and copies take 67 %. Without, it would be at most 3.00 times as fast" in text
 
 
-@pytest.mark.parametrize(
-    ("head", "loader", "says"),
-    [
-        ({"deviceProperties": [{"id": 0, "name": "Another"}]}, NEXT, r"GPU differs \(Test GPU, Another\)"),
-        ({"distributedInfo": {"rank": 1, "world_size": 8}}, NEXT, r"number of ranks differs \(2, 8\)"),
-        ({"distributedInfo": {"rank": 1, "world_size": 2}}, "train_dataloader_next", "loader differs"),
-        ({"distributedInfo": {"rank": 0, "world_size": 2}}, NEXT, "both are of rank 0"),
-    ],
-)
-def test_recordings_must_be_of_one_training(head: dict[str, object], loader: str, says: str, tmp_path: Path) -> None:
-    """Their mean would be of nothing."""
-    one = written(tmp_path / "a.json", distributedInfo={"rank": 0, "world_size": 2})
-    two = written(tmp_path / "b.json", training(loader=loader), **head)
-    if "distributedInfo" not in head:
-        one = written(tmp_path / "a.json")
-    with pytest.raises(BadValue, match=says) as caught:
-        loaderprobe.trace([one, two])
-    assert "by itself" in caught.value.hint
-
-
 def test_a_folder_without_permission_is_a_missing_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No traceback, wherever the operating system refuses."""
     for name in ("is_dir", "exists"):
