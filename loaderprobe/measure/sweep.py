@@ -309,7 +309,8 @@ def sweep(
             gained = len(found.segments) > (len(earlier.segments) if earlier else 0)
             return _seen(run, found) if gained and policy.whole_s is not None else SweepResult()
         if earlier is None and isinstance(found, RunFailure):
-            run.save(found)
+            where = f"the log in failures/{config.key}.json of the run for"
+            run.save(replace(found, hint=found.hint.replace("the log for", where)))
         return SweepResult()
 
     follow(policy, measure, clock=clock)
