@@ -99,9 +99,6 @@ def diagnose(call: Invocation, **values: Any) -> int:
     return ended(interrupted=diagnosis.interrupted)
 
 
-MEGABYTE = 1_000_000
-
-
 @command(options.TRACE)
 def trace(call: Invocation, *, files: list[Path], **values: Any) -> int:
     """Estimate what limits a training that torch.profiler recorded: input, the host, communication or compute.
@@ -111,10 +108,11 @@ def trace(call: Invocation, *, files: list[Path], **values: Any) -> int:
     from loaderprobe.cli.progress import counting
 
     call.check()
+    megabyte = 1_000_000
     with counting(call) as on_count:
 
         def progress(name: str, done: int, size: int) -> None:
-            on_count(f"{name}, {format_bytes(size)}", -(-done // MEGABYTE), -(-size // MEGABYTE))
+            on_count(f"{name}, {format_bytes(size)}", -(-done // megabyte), -(-size // megabyte))
 
         estimate = loaderprobe.trace(files, **values, command=command_line(), progress=progress)
     page = "Trace" if call.out else f"{estimate.document().title}\nTrace"
@@ -248,10 +246,8 @@ def _rendered(result: Tabled, form: str, *, to_file: bool) -> bytes:
     if form == "table":
         width, color = width_and_color()
         return result.text(width=width, color=color and not to_file).encode()
-    makers: dict[str, Callable[[], str]] = {
-        "json": result.json, "html": result.html, "md": result.markdown, "csv": result.csv, "svg": result.svg
-    }  # fmt: skip
-    return makers[form]().encode()
+    make: Callable[[], str] = getattr(result, "markdown" if form == "md" else form)
+    return make().encode()
 
 
 @command(options.PLAN)

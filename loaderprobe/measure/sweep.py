@@ -309,7 +309,8 @@ def sweep(
             gained = len(result.segments) > (len(earlier.segments) if earlier else 0)
             return _further_of(run, result) if gained and policy.whole_s is not None else SweepResult()
         if earlier is None and isinstance(result, RunFailure):
-            run.save(result)
+            where = f"the log in failures/{config.key}.json of the run for"
+            run.save(replace(result, hint=result.hint.replace("the log for", where)))
         return SweepResult()
 
     follow(policy, measure, clock=clock)

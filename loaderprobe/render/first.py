@@ -389,7 +389,8 @@ def _need_line(need: Outlook, size_bytes: float | None) -> tuple[str, ...]:
     supply = need.supply
     wanted = [storage.read_bytes_per_s / need.use for storage in need.needs]
     there, at_least = (supply.limit.value, supply.at_least) if supply else (0.0, True)
-    unit, size = ("MB/s", 1e6) if min(wanted[0], there or wanted[0]) < 1e9 else ("GB/s", 1e9)
+    least = min(wanted[0], there or wanted[0])
+    unit, size = ("GB/s", 1e9) if least >= 1e9 else ("MB/s", 1e6) if least >= 1e5 else ("kB/s", 1e3)
     shown = [f"{grouped(bytes_per_s / size)} {unit}" for bytes_per_s in (*wanted, there)]
     return (
         f"{need.data}{f', {float(significant(size_bytes / 1e3, 2)):g} kB' if size_bytes else ''}{' *' * need.planned}",

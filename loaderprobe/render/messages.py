@@ -187,7 +187,7 @@ MESSAGES: dict[str, str] = {
     "read_less_again": "batches meant to be cold read {share:percent} of what the first pass read from storage",
     "read_before": (
         "the timed batches read {read_bytes:bytes} a sample from storage, all batches since the loader began "
-        "{owed_bytes:bytes}: the data set reads ahead in pieces, and the timed samples came from memory"
+        "{owed_bytes:bytes}: what the data set or the kernel had read ahead served the timed samples from memory"
     ),
     "read_for_later": (
         "the timed batches read {read_bytes:bytes} a sample from storage, all batches since the loader began "

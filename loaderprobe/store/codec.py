@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from loaderprobe.errors import BadValue, DamagedRun, MissingPart, NoSpace, masked_text
+from loaderprobe.errors import BadValue, DamagedRun, MissingPart, NoSpace, Refused, masked_text
 from loaderprobe.records.environment import SCHEMA_VERSION
 from loaderprobe.records.files import ONE_AT_A_TIME, from_json, to_json
 
@@ -129,12 +129,14 @@ def file_to_write(path: Path, option: str) -> Path | None:
     """Where to write the file that `option` names: a link stays, and leads there.
 
     None for a device, a pipe, or a file that is open here, as `/dev/stdout` may be. Raises BadValue for a directory,
-    MissingPart where its own is not there or cannot be written.
+    Refused for a file of what was measured, MissingPart where its own is not there or cannot be written.
     """
     with writing(path, option):
         if path.is_dir():
             raise BadValue(f"{path} is a directory", hint=f"choose another path for {option}")
         if path.exists():
+            if path.name in ("run.json", "result.json") or (path.parent.parent / "run.json").exists():
+                raise Refused(f"{path} holds what was measured", hint=f"choose another path for {option}")
             with os.scandir("/dev/fd") as opened:
                 if not path.is_file() or any(os.path.samestat(path.stat(), entry.stat()) for entry in opened):
                     return None

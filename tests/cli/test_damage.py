@@ -37,6 +37,17 @@ def run(tmp_path: Path) -> RunDirectory:
     return full_run(tmp_path / "run")
 
 
+@pytest.mark.parametrize("option", ["-o", "--format html -o"])
+def test_a_page_is_never_written_over_what_was_measured(option: str, run: RunDirectory) -> None:
+    """The run itself, its measurements and its lists of files; an earlier page is replaced."""
+    kept = {path: path.read_bytes() for path in run.path.rglob("*.json") if path.name != "summary.json"}
+    for path in kept:
+        code, _, said = cli("report", run.path, *option.split(), path)
+        assert code == 5 and "holds what was measured try: choose another path for -o" in said
+    assert len(kept) > 2 and kept == {path: path.read_bytes() for path in kept}
+    assert [cli("report", run.path, "-o", run.path / "page.html")[0] for _ in range(2)] == [0, 0]
+
+
 def with_loader(path: Path, name: str) -> RunDirectory:
     """A run of which nothing is measured."""
     return empty_run(path, example_config(data=FILES.fingerprint, loader=name))

@@ -174,12 +174,16 @@ def test_configurations_without_their_files_fail_and_the_others_go_on(tmp_path: 
 @pytest.mark.usefixtures("one_round")
 @pytest.mark.parametrize(("budget_s", "hint"), [(100.0, RAISE_BUDGET), (None, RAISE_TIME_LIMIT)])
 def test_a_timeout_names_the_limit_that_it_ran_into(tmp_path: Path, budget_s: float | None, hint: str) -> None:
-    """The budget where that leaves less than the time limit of 600 s; another failure keeps its hint."""
+    """The budget where that leaves less than the time limit of 600 s; another failure keeps its hint. The log that it
+    names is found: in the run, by its path."""
     run = run_of(tmp_path, budget_s)
-    given = {0: "look at the log", 1: RAISE_TIME_LIMIT, 2: RAISE_TIME_LIMIT}
+    given = {0: "look at disks", 1: RAISE_TIME_LIMIT, 2: RAISE_TIME_LIMIT}
     swept(run, Children(fail=(0, 1, 2), hints=given))
-    hints = [found.hint for found in results(run) if isinstance(found, RunFailure)]
-    assert hints == ["look at the log", hint, hint]
+    found = [each for each in results(run) if isinstance(each, RunFailure)]
+    places = [f"failures/{each.config.key}.json" for each in found]
+    said = [hint.replace("the log", f"the log in {place} of the run") for place in places]
+    assert [each.hint for each in found] == ["look at disks", *said[1:]]
+    assert all((run.path / place).is_file() for place in places)
 
 
 @pytest.mark.parametrize("budget_s", [27.0, 30.0])

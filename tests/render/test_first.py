@@ -233,7 +233,7 @@ def test_how_sure_is_of_what_is_shown(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("storage_bytes_per_s", "at_least", "marks"),
-    [(1e12, False, "●●●"), (1e12, True, "●●●"), (1.0, True, "○○○"), (1.0, False, "▼▼▼"), (None, False, "○○○")],
+    [(1e12, False, "●●●"), (1e12, True, "●●●"), (1e6, True, "○○○"), (4e3, False, "▼▼▼"), (None, False, "○○○")],
 )
 def test_a_need_has_one_of_three_marks(storage_bytes_per_s: float | None, at_least: bool, marks: str) -> None:
     """Enough; not known to be enough, as a lower bound is; not enough. With the share in use that feeds have."""
@@ -249,7 +249,9 @@ def test_a_need_has_one_of_three_marks(storage_bytes_per_s: float | None, at_lea
     storage, opens, cores = table.lines
     assert "".join(str(cell)[-1] for cell in storage[1:4]) == marks
     wanted = need.needs[0].read_bytes_per_s / need.use
-    assert str(storage[1]).startswith(format_rate(wanted))
+    in_kilobytes = storage_bytes_per_s == 4e3
+    assert str(storage[1]).startswith("24,300 kB/s" if in_kilobytes else format_rate(wanted))
+    assert (storage[4] == "4.00 kB/s") is in_kilobytes, "one unit in a line, in which no rate is 0.004"
     assert cores == ("CPU cores", "10 ▼", "80 ▼", "640 ▼", "2")
     assert str(opens[1]).endswith("○")
 
