@@ -238,7 +238,7 @@ def _judged(
     prober: TorchProber, batches: Callable[[int], Any], stop: BatchSizeStop, progress: OnStage
 ) -> tuple[Bound | None, Remark | None]:
     """What limits a loader of the chosen size, or why that is not known: Ctrl-C ends this, too."""
-    if stop.code == "interrupted":
+    if stop.interrupted:
         return None, Remark(code="interrupted")
     try:
         return diagnose(batches(stop.chosen), prober.step, progress=progress).bound, None

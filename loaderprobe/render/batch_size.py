@@ -26,8 +26,8 @@ def batch_size_document(report: BatchSizeReport) -> Document:
     """The size to use and its rate, what limits there, then a row a size, or a row a loop."""
     ours, sizes = report.strategy == "throughput", by_size(report.probes)
     rows = tuple(_rate_row(report, probe) for probe in (sizes if ours else report.probes[-_SHOWN:]))
-    names, ends = (("change", _word(report)), ("quiet", "others")), "batch size,images/s"
-    rates = Chart(rows=rows, unit="images/s", names=names, brief=rows[-_BRIEF:], ends=ends)
+    names = (("change", "fastest" if report.stop.interrupted else "chosen"), ("quiet", "others"))
+    rates = Chart(rows=rows, unit="images/s", names=names, brief=rows[-_BRIEF:], ends="batch size,images/s")
     tried = table(sizes, _of_sizes(report)) if ours else table([*enumerate(report.probes, 1)][-_SHOWN:], _loops(report))
     limits = tuple(Paragraph(text=text) for text in _limits(report))
     unknown = "accuracy: another batch size may need another learning rate, and more epochs"
@@ -35,9 +35,9 @@ def batch_size_document(report: BatchSizeReport) -> Document:
     use = f"{('Probably: use' if _unsure(report) else 'Use') if ours else f'{report.strategy} ends at'} batch"
     return Document(
         title=f"{report.model} in {report.precision} on {report.device}",
-        headline="Interrupted: no answer yet" if _cut(report) else f"{use} {report.stop.chosen}",
+        headline="Interrupted: no answer yet" if report.stop.interrupted else f"{use} {report.stop.chosen}",
         subline=_condition(report),
-        tone="warning" if _cut(report) else _TONES.get(report.limit, "now"),
+        tone="warning" if report.stop.interrupted else _TONES.get(report.limit, "now"),
         unsure=_unsure(report),
         sections=(
             Section(title="Images/s by batch size", parts=(rates,), panel="main"),
@@ -49,19 +49,11 @@ def batch_size_document(report: BatchSizeReport) -> Document:
     )
 
 
-def _cut(report: BatchSizeReport) -> bool:
-    """True where the search itself was interrupted: what it has is no answer."""
-    return report.stop.code == "interrupted"
-
-
-def _word(report: BatchSizeReport) -> str:
-    return "fastest" if _cut(report) else "chosen"
-
-
 def _condition(report: BatchSizeReport) -> str:
     first, chosen, sizes = report.probes[0], report.at_chosen, [probe for probe in by_size(report.probes) if probe.fits]
-    said = f"fastest of {counted(len(sizes), 'size')} tried: batch {chosen.batch_size}, " if _cut(report) else ""
-    said += f"{interval(chosen.images_per_s)} images/s" if chosen.fits else "does not fit"
+    said = f"{interval(chosen.images_per_s)} images/s" if chosen.fits else "does not fit"
+    if report.stop.interrupted:
+        said = f"fastest of {counted(len(sizes), 'size')} tried: batch {chosen.batch_size}, {said}"
     if first.images_per_s and chosen.images_per_s and first.batch_size != chosen.batch_size:
         times = chosen.images_per_s.value / first.images_per_s.value
         alike = 1 / (1 + ALIKE) < times < (1 + ALIKE)
@@ -80,7 +72,7 @@ def _limits(report: BatchSizeReport) -> Iterator[str]:
         yield f"{heading(report.findings)} at batch {report.stop.chosen}: {explanation(report.findings)}"
     elif report.no_findings:
         yield message("batch_limit.unknown", {**facts, "why": remark_words(report.no_findings)})
-    if report.limit in _TONES and not _cut(report):
+    if report.limit in _TONES and not report.stop.interrupted:
         yield message(f"batch_limit.{report.limit}", facts)
     yield message(f"search.{report.stop.code}", facts)
 
@@ -96,7 +88,7 @@ def _unsure(report: BatchSizeReport) -> bool:
 
 def _how_sure(report: BatchSizeReport) -> Iterator[str]:
     yield f"{counted(len(report.probes), 'short training')} (probes), bars with 95 % intervals"
-    if report.strategy == "throughput" and not _cut(report):
+    if report.strategy == "throughput" and not report.stop.interrupted:
         yield f"chosen: the smallest that {'may' if _unsure(report) else 'is sure to'} be within 2 % of the fastest"
     if _varies(report):
         yield "the rate varies much from step to step: measure again on an idle machine, or with more --iterations"
@@ -104,12 +96,12 @@ def _how_sure(report: BatchSizeReport) -> Iterator[str]:
 
 def _rate_row(report: BatchSizeReport, probe: BatchSizeProbe) -> ChartRow:
     rate, chosen = probe.images_per_s, probe.batch_size == report.stop.chosen
-    tone = "change" if chosen else "quiet"
+    word = "fastest" if report.stop.interrupted else "chosen"
     return ChartRow(
-        label=f"batch {probe.batch_size}{f', {_word(report)}' if chosen else ''}",
+        label=f"batch {probe.batch_size}{f', {word}' if chosen else ''}",
         value=interval(rate) if probe.fits else "does not fit" if probe.ran else "not tried",
         note=f"{significant(probe.step_ms.value)} ms a step" if probe.step_ms else "",
-        bars=(Bar(end=rate.value, tone=tone),) if rate else (),
+        bars=(Bar(end=rate.value, tone="change" if chosen else "quiet"),) if rate else (),
         interval=(rate.low, rate.high) if rate else None,
     )
 
