@@ -55,6 +55,23 @@ RETIRED_NAMES = (
     r"nursery|dice|abilit(y|ies)|counsel|hopeless|undecided|nobody|residual|banked|performed|drains?|bouts?|complain"
 )
 
+# As the whole name of a local value or a parameter: a loop variable is the noun of its list, a result says what it is.
+RIDDLES = {
+    "each",
+    "found",
+    "place",
+    "told",
+    "come",
+    "held",
+    "bell",
+    "twin",
+    "drawn",
+    "then",
+    "standing",
+    "unheard",
+    "apart",
+}
+
 
 def covered(suffix: str) -> dict[str, str]:
     """The text of every covered file of a kind, by its path; this one holds the retired words."""
@@ -85,6 +102,19 @@ def names(source: str) -> Iterator[str]:
         yield re.sub(r"(?<=[a-z])(?=[A-Z])|_", " ", name or "").strip().lower()
 
 
+def local_names(source: str) -> Iterator[str]:
+    """Parameters, and what functions and comprehensions assign; not the fields of a record."""
+    if re.search(rf"\b(?:{'|'.join(RIDDLES)})\b", source):
+        tree = ast.parse(source)
+        bodies = [node.body for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+        fields = {id(field.target) for body in bodies for field in body if isinstance(field, ast.AnnAssign)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.arg):
+                yield node.arg
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and id(node) not in fields:
+                yield node.id
+
+
 def retired(text: str) -> Iterator[str]:
     """The retired expressions in a text, as they stand there, whatever its line breaks."""
     yield from (match[0].lower() for match in _RETIRED.finditer(" ".join(text.split())))
@@ -104,6 +134,13 @@ def test_no_name_in_code_has_a_retired_word() -> None:
     """Of classes, functions, parameters and variables."""
     defined = ((path, name) for path, source in covered(".py").items() for name in names(source))
     assert [(path, name) for path, name in defined if re.search(rf"\b(?:{RETIRED_NAMES})\b", name)] == []
+
+
+def test_a_name_says_what_it_holds() -> None:
+    """`row` of rows, not `each`."""
+    named = {path: RIDDLES & set(local_names(source)) for path, source in covered(".py").items()}
+    assert {path: names for path, names in named.items() if names and not path.startswith("tests/")} == {}
+    assert set(local_names("def f(found): ...\nx = [each for each in y]")) == {"found", "x", "each"}
 
 
 def test_a_retired_word_is_found_across_a_line_break() -> None:
