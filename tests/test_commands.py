@@ -279,6 +279,7 @@ def test_what_cannot_be_is_refused_with_its_code_and_reason(
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(place)
     monkeypatch.setattr(sys, "path", [*sys.path])  # a user's function is called with its folder in it
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
     before = sorted(place.iterdir())
     done = invoke(*typed)
     said = " ".join(done.stderr.split())

@@ -339,7 +339,7 @@ class Nested(IterableDataset[Any]):
     """Takes its samples of a DataLoader of its own."""
 
     def __iter__(self) -> Iterator[Any]:
-        for batch in DataLoader(Numbers(), batch_size=2):
+        for batch in DataLoader(Made(float), batch_size=2):
             yield from batch
 
 
@@ -347,7 +347,7 @@ class EagerlyNested(Nested):
     """The same; its first batch is there when it is begun."""
 
     def __iter__(self) -> Iterator[Any]:
-        batches = iter(DataLoader(Numbers(), batch_size=2))
+        batches = iter(DataLoader(Made(float), batch_size=2))
         return chain(next(batches), chain.from_iterable(batches))
 
 

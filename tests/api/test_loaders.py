@@ -163,6 +163,8 @@ def test_a_loader_of_any_form_is_measured(judge: Judge, paths: list[str], name: 
     assert {segment.round for segment in found.measurement.segments} == {*range(rounds)}
     kinds = {"dict": dict, "nested": dict, "namedtuple": samples.Sample, "alone": torch.Tensor}
     assert name not in kinds or type(taken[0]) is kinds[name]
+    in_order = [[*range(first, first + 4)] for first in range(0, 64, 4)]
+    assert "inside" not in name or all(batch.tolist() in in_order for batch in taken)
 
 
 @pytest.mark.usefixtures("real_waits")
