@@ -89,6 +89,11 @@ class BatchSizeStop:
     left: float | None = None
     """Of `throughput`: by what share another size may still be faster, at the upper end of its 95 % interval."""
 
+    @property
+    def interrupted(self) -> bool:
+        """True where Ctrl-C ended the search: `chosen` is the fastest of those tried, and no answer."""
+        return self.code == "interrupted"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchSizeReport:
@@ -128,4 +133,4 @@ class BatchSizeReport:
     def interrupted(self) -> bool:
         """True where Ctrl-C ended the search, or came before the loader was judged."""
         why = self.no_findings
-        return self.stop.code == "interrupted" or (why is not None and why.code == "interrupted")
+        return self.stop.interrupted or (why is not None and why.code == "interrupted")

@@ -16,7 +16,6 @@ from loaderprobe.render.rows import as_columns, interval_cells
 from loaderprobe.render.words import explanation, heading, message, remark_words
 from loaderprobe.units import format_bytes, format_duration, join_words, significant
 
-_BUSY = {"gpu": "GPU busy", "cores": "cores busy"}
 _SHOWN, _BRIEF = 30, 8
 """Loops of the paper's strategies, and rows in a terminal; the file has all of them."""
 _TONES: dict[LimitName, str] = {"memory": "warning", "maximum": "change", "compute": "compute"}
@@ -25,23 +24,23 @@ _TONES: dict[LimitName, str] = {"memory": "warning", "maximum": "change", "compu
 def batch_size_document(found: BatchSizeReport) -> Document:
     """The size to use and its rate, what limits there, then a row a size, or a row a loop."""
     ours, sizes = found.strategy == "throughput", by_size(found.probes)
-    rows = tuple(_rate_row(found, probe) for probe in (sizes if ours else found.probes[-_SHOWN:]))
-    names, ends = (("change", _word(found)), ("quiet", "others")), "batch size,images/s"
+    word = "fastest" if found.stop.interrupted else "chosen"
+    rows = tuple(_rate_row(found, probe, word) for probe in (sizes if ours else found.probes[-_SHOWN:]))
+    names, ends = (("change", word), ("quiet", "others")), "batch size,images/s"
     rates = Chart(rows=rows, unit="images/s", names=names, brief=rows[-_BRIEF:], ends=ends)
     tried = table(sizes, _of_sizes(found)) if ours else table(list(enumerate(found.probes, 1))[-_SHOWN:], _loops(found))
-    limits = tuple(Paragraph(text=text) for text in _limits(found))
     unknown = "accuracy: another batch size may need another learning rate, and more epochs"
     notes = Paragraph(text=" ".join(_notes(found)), tone="quiet")
     use = f"{('Probably: use' if _unsure(found) else 'Use') if ours else f'{found.strategy} ends at'} batch"
     return Document(
         title=f"{found.model} in {found.precision} on {found.device}",
-        headline="Interrupted: no answer yet" if _cut(found) else f"{use} {found.stop.chosen}",
+        headline="Interrupted: no answer yet" if found.stop.interrupted else f"{use} {found.stop.chosen}",
         subline=_condition(found),
-        tone="warning" if _cut(found) else _TONES.get(found.limit, "now"),
+        tone="warning" if found.stop.interrupted else _TONES.get(found.limit, "now"),
         unsure=_unsure(found),
         sections=(
             Section(title="Images/s by batch size", parts=(rates,), panel="main"),
-            Section(title="What limits it", parts=limits, panel="side"),
+            Section(title="What limits it", parts=tuple(Paragraph(text=text) for text in _limits(found)), panel="side"),
             Section(title="How sure", parts=tags(_sure(found)), panel="side"),
             Section(title="Not known", parts=tags([unknown]), panel="side"),
             Section(title="Sizes that were tried" if ours else "Loops, in order", parts=(*tried, notes)),
@@ -49,18 +48,9 @@ def batch_size_document(found: BatchSizeReport) -> Document:
     )
 
 
-def _cut(found: BatchSizeReport) -> bool:
-    """True where the search itself was interrupted: what it has is no answer."""
-    return found.stop.code == "interrupted"
-
-
-def _word(found: BatchSizeReport) -> str:
-    return "fastest" if _cut(found) else "chosen"
-
-
 def _condition(found: BatchSizeReport) -> str:
     first, chosen, sizes = found.probes[0], found.at_chosen, [each for each in by_size(found.probes) if each.fits]
-    said = f"fastest of {counted(len(sizes), 'size')} tried: batch {chosen.batch_size}, " if _cut(found) else ""
+    said = f"fastest of {len(sizes)} tried: batch {chosen.batch_size}, " if found.stop.interrupted else ""
     said += f"{interval(chosen.images_per_s)} images/s" if chosen.fits else "does not fit"
     if first.images_per_s and chosen.images_per_s and first.batch_size != chosen.batch_size:
         times = chosen.images_per_s.value / first.images_per_s.value
@@ -80,7 +70,7 @@ def _limits(found: BatchSizeReport) -> Iterator[str]:
         yield f"{heading(found.findings)} at batch {found.stop.chosen}: {explanation(found.findings)}"
     elif found.no_findings:
         yield message("batch_limit.unknown", {**facts, "why": remark_words(found.no_findings)})
-    if found.limit in _TONES and not _cut(found):
+    if found.limit in _TONES and not found.stop.interrupted:
         yield message(f"batch_limit.{found.limit}", facts)
     yield message(f"search.{found.stop.code}", facts)
 
@@ -96,20 +86,19 @@ def _unsure(found: BatchSizeReport) -> bool:
 
 def _sure(found: BatchSizeReport) -> Iterator[str]:
     yield f"{counted(len(found.probes), 'short training')} (probes), bars with 95 % intervals"
-    if found.strategy == "throughput" and not _cut(found):
+    if found.strategy == "throughput" and not found.stop.interrupted:
         yield f"chosen: the smallest that {'may' if _unsure(found) else 'is sure to'} be within 2 % of the fastest"
     if _varies(found):
         yield "the rate varies much from step to step: measure again on an idle machine, or with more --iterations"
 
 
-def _rate_row(found: BatchSizeReport, probe: BatchSizeProbe) -> ChartRow:
+def _rate_row(found: BatchSizeReport, probe: BatchSizeProbe, word: str) -> ChartRow:
     rate, chosen = probe.images_per_s, probe.batch_size == found.stop.chosen
-    tone = "change" if chosen else "quiet"
     return ChartRow(
-        label=f"batch {probe.batch_size}{f', {_word(found)}' if chosen else ''}",
+        label=f"batch {probe.batch_size}{f', {word}' if chosen else ''}",
         value=interval(rate) if probe.fits else "does not fit" if probe.ran else "not tried",
         note=f"{significant(probe.step_ms.value)} ms a step" if probe.step_ms else "",
-        bars=(Bar(end=rate.value, tone=tone),) if rate else (),
+        bars=(Bar(end=rate.value, tone="change" if chosen else "quiet"),) if rate else (),
         interval=(rate.low, rate.high) if rate else None,
     )
 
@@ -134,7 +123,7 @@ def batch_size_columns(found: BatchSizeReport) -> dict[str, list[Any]]:
 def _of_sizes(found: BatchSizeReport) -> tuple[Column, ...]:
     return (
         Column("batch", lambda size: str(size.batch_size)),
-        Column(_BUSY[found.utilization_of], lambda size: percent(size.utilization)),
+        Column("GPU busy" if found.utilization_of == "gpu" else "cores busy", lambda size: percent(size.utilization)),
         Column("memory", _memory),
         Column("probes", lambda size: str(sum(probe.batch_size == size.batch_size for probe in found.probes))),
     )
