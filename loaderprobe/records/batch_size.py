@@ -91,7 +91,7 @@ class BatchSizeStop:
 
     @property
     def interrupted(self) -> bool:
-        """True where `chosen` is no answer, only the fastest size so far."""
+        """True where Ctrl-C ended the search: `chosen` is the fastest of those tried, and no answer."""
         return self.code == "interrupted"
 
 

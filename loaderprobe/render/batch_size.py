@@ -16,7 +16,6 @@ from loaderprobe.render.rows import as_columns, interval_cells
 from loaderprobe.render.words import explanation, heading, message, remark_words
 from loaderprobe.units import format_bytes, format_duration, join_words, significant
 
-_BUSY = {"gpu": "GPU busy", "cores": "cores busy"}
 _SHOWN, _BRIEF = 30, 8
 """Loops of the paper's strategies, and rows in a terminal; the file has all of them."""
 _TONES: dict[LimitName, str] = {"memory": "warning", "maximum": "change", "compute": "compute"}
@@ -25,9 +24,10 @@ _TONES: dict[LimitName, str] = {"memory": "warning", "maximum": "change", "compu
 def batch_size_document(report: BatchSizeReport) -> Document:
     """The size to use and its rate, what limits there, then a row a size, or a row a loop."""
     ours, sizes = report.strategy == "throughput", by_size(report.probes)
-    rows = tuple(_rate_row(report, probe) for probe in (sizes if ours else report.probes[-_SHOWN:]))
-    names = (("change", "fastest" if report.stop.interrupted else "chosen"), ("quiet", "others"))
-    rates = Chart(rows=rows, unit="images/s", names=names, brief=rows[-_BRIEF:], ends="batch size,images/s")
+    word = "fastest" if report.stop.interrupted else "chosen"
+    rows = tuple(_rate_row(report, probe, word) for probe in (sizes if ours else report.probes[-_SHOWN:]))
+    names, ends = (("change", word), ("quiet", "others")), "batch size,images/s"
+    rates = Chart(rows=rows, unit="images/s", names=names, brief=rows[-_BRIEF:], ends=ends)
     tried = table(sizes, _of_sizes(report)) if ours else table([*enumerate(report.probes, 1)][-_SHOWN:], _loops(report))
     limits = tuple(Paragraph(text=text) for text in _limits(report))
     unknown = "accuracy: another batch size may need another learning rate, and more epochs"
@@ -51,9 +51,8 @@ def batch_size_document(report: BatchSizeReport) -> Document:
 
 def _condition(report: BatchSizeReport) -> str:
     first, chosen, sizes = report.probes[0], report.at_chosen, [probe for probe in by_size(report.probes) if probe.fits]
-    said = f"{interval(chosen.images_per_s)} images/s" if chosen.fits else "does not fit"
-    if report.stop.interrupted:
-        said = f"fastest of {counted(len(sizes), 'size')} tried: batch {chosen.batch_size}, {said}"
+    said = f"fastest of {len(sizes)} tried: batch {chosen.batch_size}, " if report.stop.interrupted else ""
+    said += f"{interval(chosen.images_per_s)} images/s" if chosen.fits else "does not fit"
     if first.images_per_s and chosen.images_per_s and first.batch_size != chosen.batch_size:
         times = chosen.images_per_s.value / first.images_per_s.value
         alike = 1 / (1 + ALIKE) < times < (1 + ALIKE)
@@ -78,8 +77,7 @@ def _limits(report: BatchSizeReport) -> Iterator[str]:
 
 
 def _varies(report: BatchSizeReport) -> bool:
-    rate = report.at_chosen.images_per_s
-    return rate is not None and rate.half > WIDE * rate.value
+    return (rate := report.at_chosen.images_per_s) is not None and rate.half > WIDE * rate.value
 
 
 def _unsure(report: BatchSizeReport) -> bool:
@@ -94,9 +92,8 @@ def _how_sure(report: BatchSizeReport) -> Iterator[str]:
         yield "the rate varies much from step to step: measure again on an idle machine, or with more --iterations"
 
 
-def _rate_row(report: BatchSizeReport, probe: BatchSizeProbe) -> ChartRow:
+def _rate_row(report: BatchSizeReport, probe: BatchSizeProbe, word: str) -> ChartRow:
     rate, chosen = probe.images_per_s, probe.batch_size == report.stop.chosen
-    word = "fastest" if report.stop.interrupted else "chosen"
     return ChartRow(
         label=f"batch {probe.batch_size}{f', {word}' if chosen else ''}",
         value=interval(rate) if probe.fits else "does not fit" if probe.ran else "not tried",
@@ -126,7 +123,7 @@ def batch_size_columns(report: BatchSizeReport) -> dict[str, list[Any]]:
 def _of_sizes(report: BatchSizeReport) -> tuple[Column, ...]:
     return (
         Column("batch", lambda size: str(size.batch_size)),
-        Column(_BUSY[report.utilization_of], lambda size: percent(size.utilization)),
+        Column("GPU busy" if report.utilization_of == "gpu" else "cores busy", lambda size: percent(size.utilization)),
         Column("memory", _memory),
         Column("probes", lambda size: str(sum(probe.batch_size == size.batch_size for probe in report.probes))),
     )

@@ -68,35 +68,31 @@ _REACH = 1.3
 def plan_document(plan: PlanReport) -> Document:
     """What each storage feeds and what to buy; then the test to sign, and what the plan is computed from."""
     measured = next((supply for supply in plan.supplies if supply.label == "measured" and supply.limits), None)
-    count = plan.asked.accelerators
-    feeds_all = measured and (measured.feeds or 0.0) >= count
+    feeds_all = measured and (measured.feeds or 0.0) >= plan.asked.accelerators
     # An open of a cold name may be the limit of the measured storage; a request of an object has none.
     known = plan.source.kind == "bandwidth" and "cold_opens" not in plan.refused
     matter = plan.asked.images_per_file == 1 and not is_url(plan.source.data)
-    of_rate = plan.source.doubts and plan.inputs["rate"].label != "given"
-    doubts = {"the rates of this run hold": ""} if of_rate else {}
+    doubts = {"the rates of this run hold": ""} if plan.source.doubts and plan.inputs["rate"].label != "given" else {}
     if measured and feeds_all:
         doubts |= {"names are cached": ": cold opens are not known"} if matter and not known else {}
         doubts |= {"more data come as fast": ": cached reads are not known"} if _cached(measured) else {}
     doubt = f" if {join_words([*doubts])}" if doubts else ""
     doubt += "".join(doubts.values()) if len(doubts) == 1 else ""
-    answer = f"{f'Storage here feeds all {count:,}' if feeds_all else f'Buy {_supplied(plan)}'}{doubt}"
-    cpu = plan.source.on_cpu
+    answer = (f"Storage here feeds all {plan.asked.accelerators:,}" if feeds_all else f"Buy {_supplied(plan)}") + doubt
     return Document(
         title=_title(plan),
-        headline="No plan for GPUs: this run trained on the CPU" if cpu else answer,
-        subline=f"{_supplied(plan)} {_terms(plan)}" if cpu else _terms(plan),
-        tone="warning" if cpu else "good" if feeds_all and not doubt else "storage",
-        unsure=cpu or bool(doubt),
+        headline="No plan for GPUs: this run trained on the CPU" if plan.source.on_cpu else answer,
+        subline=f"{_supplied(plan)} {_terms(plan)}" if plan.source.on_cpu else _terms(plan),
+        tone="warning" if plan.source.on_cpu else "good" if feeds_all and not doubt else "storage",
+        unsure=plan.source.on_cpu or bool(doubt),
         sections=tuple(_sections(plan)),
     )
 
 
 def _sections(plan: PlanReport) -> Iterator[Section]:
     if plan.source.on_cpu:
-        how = "plan at a rate (loaderprobe explain accelerators, or your own), or from a run on the GPU"
-        command = Command(text="loaderprobe plan RUN --kind mlperf-h100")
-        yield Section(parts=(Item(subject="For GPUs", text=how), command), panel="main")
+        how = "For GPUs: plan at a rate (loaderprobe explain accelerators, or your own), or from a run on the GPU"
+        yield Section(parts=(Item(text=how), Command(text="loaderprobe plan RUN --kind mlperf-h100")), panel="main")
     yield Section(title=f"How many {_of_what(plan)[1]} each storage feeds", parts=tuple(_supplies(plan)), panel="main")
     yield Section(title="What they need" if plan.source.on_cpu else "What to buy", parts=(_needs(plan),), panel="main")
     yield Section(title="The rate", parts=tuple(_rate(plan)), panel="side")
@@ -428,13 +424,12 @@ _ONE = {"TiB": "TiB", "prefixes": "prefix", "units": "unit", "IOPS": "bought IOP
 def catalogue_document(entries: Sequence[CatalogueEntry], today: date) -> Document:
     """Every entry with its limits, its source and the day on which that was read."""
     published = "Limits as published, not measured by loaderprobe: at most that, unless marked ≥."
-    use = Paragraph(text="Use: --storage fsx-lustre-250:24TiB, s3-standard:16, efs-elastic.")
     return Document(
         title="Storage catalogue",
         sections=(
             Section(parts=table(entries, _ENTRY, caption=published)),
             Section(title="Sources", parts=items((entry.name, _entry_source(entry, today)) for entry in entries)),
-            Section(parts=(use,)),
+            Section(parts=(Paragraph(text="Use: --storage fsx-lustre-250:24TiB, s3-standard:16, efs-elastic."),)),
         ),
     )
 
@@ -453,8 +448,7 @@ def _limit(entry: CatalogueEntry, name: LimitName) -> str:
 
 
 def _clients(entry: CatalogueEntry) -> str:
-    rates = [tier.client_bytes_per_s for tier in entry.tiers if tier.client_bytes_per_s]
-    rates = rates or ([entry.client_bytes_per_s] if entry.client_bytes_per_s else [])
+    rates = [each.client_bytes_per_s for each in (entry.tiers or (entry,)) if each.client_bytes_per_s]
     return span(rates, format_rate) if rates else MISSING
 
 

@@ -256,7 +256,7 @@ def test_what_an_interrupted_search_has_is_no_answer() -> None:
 
     found = loaderprobe.batch_size(small(), until, iterations=4)
     page = found.text(width=200)
-    assert page.startswith("Interrupted: no answer yet\nfastest of 2 sizes tried: batch ") and found.interrupted
+    assert page.startswith("Interrupted: no answer yet\nfastest of 2 tried: batch ") and found.interrupted
     assert not any(word in page for word in ("se batch", "chosen", "by construction"))
 
 
