@@ -448,7 +448,7 @@ def _limit(entry: CatalogueEntry, name: LimitName) -> str:
 
 
 def _clients(entry: CatalogueEntry) -> str:
-    rates = [each.client_bytes_per_s for each in (entry.tiers or (entry,)) if each.client_bytes_per_s]
+    rates = [tier.client_bytes_per_s for tier in (entry.tiers or (entry,)) if tier.client_bytes_per_s]
     return span(rates, format_rate) if rates else MISSING
 
 
