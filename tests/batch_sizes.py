@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from statistics import mean, stdev
 from typing import Self
 
 from loaderprobe.records.batch_size import BatchSizeProbe
@@ -14,6 +12,7 @@ from loaderprobe.records.layers import Milliseconds
 from loaderprobe.records.measurement import Missing
 from loaderprobe.records.remark import reported
 from loaderprobe.records.verdict import Interval
+from loaderprobe.stats import mean, standard_error
 
 STEPS = 10
 T_95 = 2.262
@@ -48,7 +47,7 @@ class ScriptedProber:
         usual = batch_size / self.rate(batch_size) * max(0.1, self._random.gauss(1.0, self.drift))
         times_s = [usual * max(0.1, self._random.gauss(1.0, self.noise)) for _ in range(STEPS)]
         value = batch_size / mean(times_s)
-        half = T_95 * stdev(times_s) / mean(times_s) / math.sqrt(STEPS) * value
+        half = T_95 * standard_error(times_s) / mean(times_s) * value
         ms = sorted(each * 1e3 for each in times_s)
         busy = self.utilization(batch_size) if self.utilization else None
         return BatchSizeProbe(
