@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from statistics import mean
 from typing import Self
 
 from loaderprobe.records.batch_size import BatchSizeProbe
@@ -13,7 +12,7 @@ from loaderprobe.records.layers import Milliseconds
 from loaderprobe.records.measurement import Missing
 from loaderprobe.records.remark import reported
 from loaderprobe.records.verdict import Interval
-from loaderprobe.stats import half_width
+from loaderprobe.stats import half_width, mean
 
 STEPS = 10
 

@@ -103,7 +103,7 @@ def _leave_out(event: str, _: object) -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """The marker is for those that would wait for a process of another thread."""
+    """The marker is for those that would wait for a process of another thread, or do much before they start one."""
     STARTED.clear()
     if not item.config.option.fast:
         return

@@ -8,18 +8,22 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
 
 import pytest
 
+from loaderprobe.measure.runner import ForkServer
 from loaderprobe.records.files import FileSet
 from tests.cli.invoke import invoke
 from tests.test_documents import FENCE, GUIDE
 
 PAGE = (GUIDE / "plug-ins.md").read_text()
 SMALL = ("--workers", 1, "--no-serial", "--batch-size", 2, "--rounds", 1, "--budget", 1)
+LOADERS = {"draft": {"baseline", "warm", "cached_samples", "no_transport"}, "pool": {"baseline", "warm"}}
+"""Of the page, with the modes of each."""
 
 
 def install(place: Path, name: str, entry_points: dict[str, dict[str, str]], modules: dict[str, str]) -> None:
@@ -70,27 +74,24 @@ def test_the_wheel_holds_the_whole_package(tmp_path: Path) -> None:
     assert held == {str(path.relative_to(root)) for path in whole} and "loaderprobe/py.typed" in held
 
 
-@pytest.mark.parametrize(
-    ("loader", "modes"),
-    [("draft", {"baseline", "warm", "cached_samples", "no_transport"}), ("pool", {"baseline", "warm"})],
-)
 def test_the_guides_package_is_measured(
-    site: Path, tmp_path: Path, photographs: FileSet, monkeypatch: pytest.MonkeyPatch, loader: str, modes: set[str]
+    site: Path, tmp_path: Path, photographs: FileSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Installed as its page says, its loaders and its compute are named, run and judged as built-in ones are."""
     modules = {re.findall(r"^# (\S+\.py)$", code, re.MULTILINE)[0]: code for code in blocks("python")}
     (table,) = (tomllib.loads(text)["project"]["entry-points"] for text in blocks("toml"))
     install(site, "acme", table, {**modules, "acme/__init__.py": ""})
-    names = ("--loader", loader, "--compute", "torchvision:mobilenet_v3_small")
     monkeypatch.setattr("loaderprobe.measure.ceilings.CEILING_S", 0.02)
-    done = invoke("sweep", photographs.root, *names, *SMALL, "--out", tmp_path / "run", "--json")
-    assert done.exit_code == 0, done.stderr
-    (row,) = json.loads(done.stdout)["configurations"]
-    assert (row["loader"], row["compute"]) == (loader, "torchvision:mobilenet_v3_small")
-    assert row["status"] == "measured"
-    assert row["images_per_s"]["value"] > 0
-    (path,) = (tmp_path / "run" / "measurements").iterdir()
-    measured: dict[str, Any] = json.loads(path.read_text())["measurement"]
-    assert measured["compute"]["device"] == "CPU, mobilenet_v3_small"
-    assert set(measured["modes"]) == modes
-    assert sum(measured["worker_batches"]["images"]) > 0
+    with ForkServer() as server:
+        monkeypatch.setattr("loaderprobe.api.sweep.ForkServer", lambda: nullcontext(server))
+        for loader, modes in LOADERS.items():
+            names = ("--loader", loader, "--compute", "torchvision:mobilenet_v3_small")
+            done = invoke("sweep", photographs.root, *names, *SMALL, "--out", tmp_path / loader, "--json")
+            assert done.exit_code == 0, done.stderr
+            (row,) = json.loads(done.stdout)["configurations"]
+            assert (row["loader"], row["compute"]) == (loader, "torchvision:mobilenet_v3_small")
+            assert row["status"] == "measured" and row["images_per_s"]["value"] > 0
+            (path,) = (tmp_path / loader / "measurements").iterdir()
+            measured: dict[str, Any] = json.loads(path.read_text())["measurement"]
+            assert measured["compute"]["device"] == "CPU, mobilenet_v3_small"
+            assert {*measured["modes"]} == modes and sum(measured["worker_batches"]["images"]) > 0

@@ -70,7 +70,8 @@ def run(
                 )
             )  # fmt: skip
             if mode != "resident":
-                rows += [_row(by_mode[mode], config.loader.workers, first + step) for step in range(STEPS)]
+                own = _row(by_mode[mode])
+                rows += [(step, step % max(config.loader.workers, 1), *own) for step in range(first, first + STEPS)]
     columns = list(zip(*rows, strict=True))
     measured = any("resident" in each for each in rounds)
     fields: dict[str, Any] = {
@@ -97,11 +98,12 @@ def run(
     return Measurement(**(fields | dict(facts or {})))
 
 
-def _row(cost: Cost, workers: int, number: int) -> tuple[int, ...]:
+def _row(cost: Cost) -> tuple[int, ...]:
+    """Of each batch, behind its number and its worker."""
     wall_s = cost.cpu_s + cost.delay_s + cost.blocked_s
     times = (round(each * BATCH * 1e9) for each in (wall_s, cost.cpu_s, cost.delay_s))
     read = round(cost.cold * FILE_BYTES * BATCH)
-    return number, number % max(workers, 1), 0, *times, read, BATCH, round(cost.collate_s * BATCH * 1e9), 20_000
+    return 0, *times, read, BATCH, round(cost.collate_s * BATCH * 1e9), 20_000
 
 
 def segment(

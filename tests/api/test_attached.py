@@ -87,6 +87,7 @@ LOOPS: dict[str, tuple[Loop, int]] = {
 """With the workers of the loader that trains."""
 
 
+@pytest.mark.starts
 @pytest.mark.parametrize("name", LOOPS)
 def test_a_loop_is_measured_and_ended(name: str, tmp_path: Path) -> None:
     """By a copy of the loader that trains, although others are iterated, too; torch, its classes and those of the

@@ -135,6 +135,7 @@ BEGIN_AGAIN = ("alone", "iterable", "forkserver", "pipeline")
 """Measured in a second round, too."""
 
 
+@pytest.mark.starts
 @pytest.mark.parametrize("name", VARIANTS)
 def test_a_loader_of_any_form_is_measured(judge: Judge, paths: list[str], name: str) -> None:
     """By its batches and files, in all modes that it has; the step is given what the loader makes."""
