@@ -92,7 +92,7 @@ def _ranks() -> Pages:
 
 
 def _effect(factor: int, workers: int, most: float = 9.0, **changes: Any) -> BufferEffect:
-    """A measured one, exactly as the law has it."""
+    """A measured one, exactly as the formula has it."""
     free = workers * factor - (workers - 1) / 2
     counts = (10, 20, 50, 100, 200)
     usual: dict[str, Any] = {

@@ -1,9 +1,9 @@
-"""Kind `caches`: what stays of a set in little memory, against the law; in a memory cgroup, as root.
+"""Kind `caches`: what stays of a set in little memory, against the formula; in a memory cgroup, as root.
 
 Photographs on a loop device are read whole, epoch after epoch, by processes in a memory cgroup that has memory for a
 share c of them. Hits are 1 - bytes that the device served / bytes of the files, in whole pages, so that what the kernel
 reads ahead counts. c is what the cgroup held in fact, seen twice a second. Shuffled: each epoch in an order of its own.
-Same order: what a loader without shuffling does. The hits of shuffled epochs must lie in the range of the law
+Same order: what a loader without shuffling does. The hits of shuffled epochs must lie in the range of the formula
 (`page_cache_hits`), to what orders of 4000 files differ by.
 """
 
@@ -180,7 +180,7 @@ def load(folder: Path, _: Any) -> list[Compared]:
             said: dict[str, Any] = {"predicted": (low + high) / 2, "low": low, "high": high} if spoken else {}
             made = Compared(
                 group=row.order, name=f"{row.name}, {epoch}", measured=mean(hits[epoch]), **said,
-                wrong="outside the law" * off,
+                wrong="outside the formula" * off,
                 note=f"held {share:.3f}; LRU {lru_hits(share):.3f}",
             )  # fmt: skip
             rows.append(made)

@@ -11,7 +11,7 @@ Rows where the accelerator's own rate is all there is to it are counted apart. A
 processes had the cores is left out on both sides, and named.
 
 The server of a single_server disk uses the cores of this machine, in what is fitted as in what comes of it. Where they
-are the limit only in the forecast, the law does not know of it, and is too high by that much.
+are the limit only in the forecast, the formula does not know of it, and is too high by that much.
 """
 
 from __future__ import annotations
