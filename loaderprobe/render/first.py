@@ -162,9 +162,9 @@ def limits_training(bound: SideAndCause, on: str = "", what: str = "training") -
 
 def headed(report: Report, document: Document) -> Document:
     """The document under its answer: of the best configurations, with their device in it where they have one."""
-    first_groups = _first_groups(report)
-    if not first_groups:
-        return replace(document, headline="Nothing was measured", tone="failed", unsure=True)
+    if not (first_groups := _first_groups(report)):
+        why = "; Failed says why" * any(row.status == "failed" for row in report.configurations)
+        return replace(document, headline=f"Nothing was measured{why}", tone="failed", unsure=True)
     group, shown = first_groups[0], _best(report, first_groups)
     firm_rows = [row for row in shown if row.bound and firm(row)]
     on = f" on {group.short}" if _one_device(first_groups) and (group.emulated or group.cpu) else ""
