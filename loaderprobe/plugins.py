@@ -77,7 +77,9 @@ def check_loader(name: str) -> None:
     check_name("loader", name)
     if name in LIBRARIES:
         check_library(f"the loader {name}", LIBRARIES[name], f"'loaderprobe[{name}]'")
-    if name not in BUILT_IN["loader"] or not all(find_spec(package) for package in ("torch", "torchvision")):
+    for package in ("torch", "torchvision") if name in BUILT_IN["loader"] else ():
+        check_library(f"the loader {name}", package, package)
+    if name not in BUILT_IN["loader"]:
         resolve("loader", name)
 
 

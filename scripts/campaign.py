@@ -340,7 +340,7 @@ def signalled() -> Iterator[tuple[str, Fault]]:
 
 @contextmanager
 def served(source: Path, mount: Path) -> Iterator[None]:
-    """`source` at `place`, over FUSE, without a cache of what was read."""
+    """`source` at `mount`, over FUSE, without a cache of what was read."""
     mount.mkdir()
     words = [sys.executable, "-m", "tests.planted.slow_fuse", str(source), str(mount), "{}", "drop"]
     server = subprocess.Popen(words, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=ROOT)

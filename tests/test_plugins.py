@@ -97,11 +97,11 @@ def test_what_would_be_imported_is_known_before() -> None:
         plugins.foreign_module("loader", "mine")
 
 
-def test_what_is_built_in_is_imported_only_to_say_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where torch is not installed; a plug-in is always imported."""
+def test_what_is_built_in_is_not_imported_to_say_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plug-in is always imported."""
 
     def imported(name: str) -> None:
-        raise ModuleNotFoundError(f"No module named 'torchvision', which {name} imports")
+        raise ModuleNotFoundError(f"No module named 'acme', which {name} imports")
 
     monkeypatch.setattr(plugins, "import_module", imported)
     plugins.check_loader("torch")
@@ -109,9 +109,11 @@ def test_what_is_built_in_is_imported_only_to_say_what_is_missing(monkeypatch: p
         plugins.check_loader("ffcv")
     with pytest.raises(MissingPart, match=r"which tests\.planted\.loaders imports"):
         plugins.check_loader("tests.planted.loaders:Plain")
-    monkeypatch.setattr(plugins, "find_spec", {"torch": "there"}.get)
-    with pytest.raises(MissingPart, match="No module named 'torchvision'"):
-        plugins.check_loader("torch")
+    for missing, there in (("torchvision", {"torch": "there"}), ("torch", {})):
+        monkeypatch.setattr(plugins, "find_spec", there.get)
+        with pytest.raises(MissingPart, match=f"the loader torch needs {missing}, which is not installed") as refused:
+            plugins.check_loader("torch")
+        assert refused.value.hint == f"pip install {missing}"
 
 
 @pytest.mark.parametrize("name", LIBRARIES)

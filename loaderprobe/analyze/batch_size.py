@@ -115,7 +115,7 @@ def by_size(probes: Sequence[BatchSizeProbe]) -> tuple[BatchSizeProbe, ...]:
 
 
 def within_noise(sizes: Sequence[BatchSizeProbe], chosen: BatchSizeProbe) -> list[int]:
-    """Those whose rates differ from that of the chosen one by no more than the 95 % intervals of both."""
+    """Those whose rates differ from that of the chosen one by less than the 95 % interval of the difference."""
     if (rate := chosen.images_per_s) is None:
         return []
     others = [(probe.batch_size, probe.images_per_s) for probe in sizes if probe.batch_size != chosen.batch_size]

@@ -56,7 +56,7 @@ def search(
     strategy: Policy[int, BatchSizeProbe, BatchSizeStop], probe: Probe, *, clock: Clock,
     progress: OnStage = lambda *_: None,
 ) -> tuple[tuple[BatchSizeProbe, ...], BatchSizeStop]:  # fmt: skip
-    """All probes in order, and the end of the search. Ctrl-C ends it with the fastest size so far."""
+    """All probes in order, and the end of the search. Ctrl-C ends it: the fastest so far is chosen, and no answer."""
 
     def measure(ask: Ask[int]) -> BatchSizeProbe:
         progress("batch sizes tried", round(ask.done), round(ask.total))

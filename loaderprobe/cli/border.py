@@ -343,9 +343,11 @@ _OPTION = re.compile(rf"--?[\w.-]*{_SECRET}", re.IGNORECASE)
 _ASSIGNED = re.compile(rf"""({_SECRET}(?:=|\s|["']\s*:)).+""", re.IGNORECASE | re.DOTALL)
 
 
-def command_line() -> str:
-    """The command line as it was typed, without secrets: in URLs, and values as of `--token` and `API_KEY=`."""
-    typed = sys.argv[1:]
+def command_line(script: Sequence[str] = ()) -> str:
+    """As it was typed, without secrets (in URLs, values as of `--token` and `API_KEY=`), with `--` before `script`."""
+    typed, own = sys.argv[1:], len(sys.argv) - 1 - len(script)
+    if script and typed[own:] == [*script] and typed[own - 1] != "--":
+        typed.insert(own, "--")
     words = [
         MASK if _OPTION.fullmatch(before) else masked(_ASSIGNED.sub(rf"\1{MASK}", word))
         for before, word in zip(["", *typed], typed, strict=False)

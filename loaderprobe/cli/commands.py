@@ -64,7 +64,7 @@ def run(call: Invocation, *, words: list[str] | None, **values: Any) -> int:
     if values["watch"] and not {"budget_s", "cache", "loader"}.isdisjoint(call.typed):
         raise BadValue("--watch measures nothing: --budget, --cache and --loader have no effect", hint="leave them out")
     folder = (call.out or usual_out("run")).absolute()
-    request = AttachRequest(run=str(folder), scratch="", command=command_line(), **values)
+    request = AttachRequest(run=str(folder), scratch="", command=command_line(words or ()), **values)
     with prints_to_stderr() if call.json else nullcontext():
         ran = run_command(words or [], request, os.environ)
     if ran.result is not None:

@@ -115,7 +115,7 @@ def batch_size_plan(values: Mapping[str, Any]) -> str:
     steps, short = values["iterations"], values["strategy"] == "throughput"
     count = "32 short trainings (probes)" if short else "100 trainings (loops)"
     length = f"{steps or 1000:,} steps" if steps or not short else "2 to 5 s, or of 5 steps where those take longer"
-    return f"Up to {count} of {length}: the time left shows with the first. Ctrl-C ends with the fastest so far."
+    return f"Up to {count} of {length}: the time left shows with the first. Ctrl-C ends with the sizes so far."
 
 
 def layers_plan(values: Mapping[str, Any]) -> str:

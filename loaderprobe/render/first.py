@@ -21,7 +21,7 @@ from loaderprobe.render.document import IN_CODE, Command, Document, Item, Line, 
 from loaderprobe.render.format import first_upper, grouped, interval, named, percent, rate, span, times
 from loaderprobe.render.groups import FILES, RowGroup, groups, letters_of, limit_maps, several, short_label, tone
 from loaderprobe.render.words import action_words, code_line, enough_mark, explanation, forecast_words, remark_words
-from loaderprobe.units import join_words, significant
+from loaderprobe.units import format_rate, join_words, significant
 
 FULL = 3
 """Up to so many configurations have a line for each part; more have one line each."""
@@ -389,9 +389,9 @@ def _need_line(need: Outlook, size_bytes: float | None) -> tuple[str, ...]:
     supply = need.supply
     wanted = [storage.read_bytes_per_s / need.use for storage in need.needs]
     there, at_least = (supply.limit.value, supply.at_least) if supply else (0.0, True)
-    least = min(wanted[0], there or wanted[0])
-    unit, size = ("GB/s", 1e9) if least >= 1e9 else ("MB/s", 1e6) if least >= 1e5 else ("kB/s", 1e3)
+    unit, size = ("GB/s", 1e9) if wanted[0] >= 1e9 else ("MB/s", 1e6) if wanted[0] >= 1e5 else ("kB/s", 1e3)
     shown = [f"{grouped(bytes_per_s / size)} {unit}" for bytes_per_s in (*wanted, there)]
+    shown[-1] = shown[-1] if there >= size / 10 else format_rate(there)
     return (
         f"{need.data}{f', {float(significant(size_bytes / 1e3, 2)):g} kB' if size_bytes else ''}{' *' * need.planned}",
         *(f"{of} {enough_mark(there, want, at_least=at_least)}" for of, want in zip(shown[:-1], wanted, strict=True)),

@@ -793,7 +793,7 @@ MESSAGES: dict[str, str] = {
     "search.loops_spent": "The search used its 100 loops and did not converge.",
     "search.out_of_memory": "The search ended where memory did: batch {wall} does not fit.",
     "search.nothing_fits": "Not even one image fits.",
-    "search.interrupted": "The search was interrupted: another size may be faster. The same command begins again.",
+    "search.interrupted": "The search was interrupted: another size may be faster.",
     "converged.gpu-usage": "the size moved by 5 or less",
     "converged.epoch-time": "the improvement moved by 0.05 or less",
     "converged.throughput": "the size did not move",

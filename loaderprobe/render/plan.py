@@ -91,7 +91,7 @@ def plan_document(plan: PlanReport) -> Document:
 
 def _sections(plan: PlanReport) -> Iterator[Section]:
     if plan.source.on_cpu:
-        how = "For GPUs: plan at a rate (loaderprobe explain accelerators, or your own), or from a run on the GPU"
+        how = "For GPUs: plan at their rate (loaderprobe explain accelerators has some), or from a run on a GPU"
         yield Section(parts=(Item(text=how), Command(text="loaderprobe plan RUN --kind mlperf-h100")), panel="main")
     yield Section(title=f"How many {_of_what(plan)[1]} each storage feeds", parts=tuple(_supplies(plan)), panel="main")
     yield Section(title="What they need" if plan.source.on_cpu else "What to buy", parts=(_needs(plan),), panel="main")
@@ -448,7 +448,7 @@ def _limit(entry: CatalogueEntry, name: LimitName) -> str:
 
 
 def _clients(entry: CatalogueEntry) -> str:
-    rates = [tier.client_bytes_per_s for tier in (entry.tiers or (entry,)) if tier.client_bytes_per_s]
+    rates = [rate for rate in (*(tier.client_bytes_per_s for tier in entry.tiers), entry.client_bytes_per_s) if rate]
     return span(rates, format_rate) if rates else MISSING
 
 

@@ -80,7 +80,7 @@ class RunDirectory:
         """Raise what `create` would for `path`: BadValue for a file, Refused when it is not empty, MissingPart."""
         with writing(path):
             if (path / "run.json").exists():
-                hint = f"choose another --out; the rest of that run, as it was asked for: sweep --resume {path}"
+                hint = f"choose another --out; for the rest of that run: loaderprobe sweep --resume {path}"
                 raise Refused(f"{path} already holds a run", hint=hint)
         check_out(path, (".lock", *PARTS, *STUDIES))
 

@@ -616,7 +616,8 @@ def test_the_command_says_what_python_does(tmp_path: Path) -> None:
     missing = invoke("plan", RUNS / "storage", "--html", tmp_path / "none" / "plan.html")
     assert missing.exit_code != 0 and missing.stdout == "" and "--html" in missing.stderr
     assert json.loads(invoke("plan", "--schema").stdout)["title"] == "loaderprobe/plan 3"
-    assert "s3-standard" in invoke("plan", "--catalogue").stdout
+    shown = invoke("plan", "--catalogue").stdout
+    assert "s3-standard" in shown and "12.5 GB/s" in shown, "of a client, which stands beside its tiers"
     assert invoke("plan", "--catalogue", "--md").stdout.startswith("# Storage catalogue")
     assert {entry["name"] for entry in json.loads(invoke("plan", "--catalogue", "--json").stdout)} > {"gcs"}
 

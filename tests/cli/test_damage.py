@@ -38,14 +38,23 @@ def run(tmp_path: Path) -> RunDirectory:
 
 
 @pytest.mark.parametrize("option", ["-o", "--format html -o"])
-def test_a_page_is_never_written_over_what_was_measured(option: str, run: RunDirectory) -> None:
-    """The run itself, its measurements and its lists of files; an earlier page is replaced."""
+def test_a_page_is_never_written_over_what_was_measured(
+    option: str, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run itself, its measurements, also of ranks, and its lists of files, by whatever path; an earlier page, and
+    a summary, are replaced."""
+    ranks = run.path / "measurements" / "0123456789abcdef"
+    ranks.mkdir()
+    (ranks / "rank-0.json").write_text("{}")
+    (run.path / "link").symlink_to(run.path / "run.json")
     kept = {path: path.read_bytes() for path in run.path.rglob("*.json") if path.name != "summary.json"}
-    for path in kept:
+    monkeypatch.chdir(ranks)
+    for path in (*kept, run.path / "link", "rank-0.json"):
         code, _, said = cli("report", run.path, *option.split(), path)
         assert code == 5 and "holds what was measured try: choose another path for -o" in said
-    assert len(kept) > 2 and kept == {path: path.read_bytes() for path in kept}
-    assert [cli("report", run.path, "-o", run.path / "page.html")[0] for _ in range(2)] == [0, 0]
+    assert len(kept) > 3 and kept == {path: path.read_bytes() for path in kept}
+    for page in (run.path / "page.html", run.path.parent / "result.json"):
+        assert [cli("report", run.path, "-o", page)[0] for _ in range(2)] == [0, 0]
 
 
 def with_loader(path: Path, name: str) -> RunDirectory:

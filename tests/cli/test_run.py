@@ -329,9 +329,12 @@ def test_what_stands_behind_a_command_is_its_own(before: list[str], monkeypatch:
     asked = Mock(return_value=Ran(exit_code=0, result=None, processes=()))
     monkeypatch.setattr("loaderprobe.api.run.run_command", asked)
     command = ["python", "train.py", "--epochs", "3", "--budget", "7", "-o", "x"]
-    assert invoke("run", "--budget", "5", *before, *command).exit_code == 2, "no verdict"
+    typed = ["run", "--budget", "5", *before, *command]
+    monkeypatch.setattr(sys, "argv", ["loaderprobe", *typed])
+    assert invoke(*typed).exit_code == 2, "no verdict"
     words, request, _ = asked.call_args.args
     assert (words, request.budget_s) == (command, 5)
+    assert request.command == f"loaderprobe run --budget 5 -- {' '.join(command)}"
 
 
 def test_ctrl_c_is_no_error_of_the_script(monkeypatch: pytest.MonkeyPatch) -> None:

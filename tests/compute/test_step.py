@@ -18,6 +18,7 @@ from loaderprobe.compute.emulated import EmulatedCompute, parse_rate
 from loaderprobe.compute.step import NoCompute, StepCompute
 from loaderprobe.compute.torch import StepEvents
 from loaderprobe.errors import LoaderprobeError
+from loaderprobe.loaders import torch as torch_loader
 from loaderprobe.records.config import ACCELERATORS
 from loaderprobe.records.measurement import NO_STEP
 from loaderprobe.testing import FakeClock, example_arguments
@@ -216,4 +217,5 @@ def test_a_step_of_the_users_own_needs_no_torchvision(monkeypatch: pytest.Monkey
     """A training of texts may have none, and its import takes over a second."""
     for name in ("torchvision", "torchvision.io", "torchvision.transforms"):
         monkeypatch.setitem(sys.modules, name, None)
-    assert runpy.run_path(with_torch.__file__)["StepEvents"]
+    for part in (with_torch, torch_loader):
+        assert runpy.run_path(str(part.__file__))["annotations"]
