@@ -259,7 +259,9 @@ def _by_fit(trials: Experiments, around: Surroundings) -> Recommendation:
         return Recommendation(forecasts=(refused("workers", "any other", fitted),), advice=())
     sets_workers = not measurement.own_threads
     by_workers = (around.workers or worker_forecasts((point, *others), around.storage)) if sets_workers else {}
-    taken, remote, before = bool(cores_are_busy(trials)), measurement.is_remote, point.rate
+    remote, before, lock = measurement.is_remote, point.rate, trials.speedups.get("lock")
+    # More workers would only wait longer: for a core, or for the lock.
+    taken = bool(cores_are_busy(trials)) or (lock is not None and lock.value >= thresholds.WORTH)
     stored = _storage(fitted, around, trials.config.loader.name, remote=remote)
     made = (
         *_workers(point, by_workers, taken=taken, is_own=trials.config.loader.name == "own"),
@@ -347,10 +349,9 @@ def _faster_storage(fitted: Fit, code: ActionCode = "faster_storage") -> AdviceO
 
 
 def _alternative(fitted: Fit, measured: Alternative) -> AdviceOption:
-    forecast = alternative(fitted, measured)
     code: ActionCode = "tensor" if measured.name == "uint8" else "decoder"
     action = Action(code=code, facts={code: measured.name})
-    return AdviceOption(forecast=forecast, action=action, command=f"--{code} {measured.name}")
+    return AdviceOption(forecast=alternative(fitted, measured), action=action, command=f"--{code} {measured.name}")
 
 
 def _advice(option: AdviceOption, before: Interval) -> Advice | None:

@@ -70,9 +70,8 @@ def answered(report: Report) -> Report:
 
 def by_device(rows: Rows) -> tuple[tuple[ConfigurationRow, ...], ...]:
     """By what they were measured on, in the order of the report, CPUs last."""
-    groups = by_key(rows, _measured_on)
     # A CPU that trains shows least: it stands last.
-    return tuple(tuple(group) for group in sorted(groups.values(), key=on_cpu))
+    return tuple(tuple(group) for group in sorted(by_key(rows, _measured_on).values(), key=on_cpu))
 
 
 def _measured_on(row: ConfigurationRow) -> Hashable:

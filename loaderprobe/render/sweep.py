@@ -202,8 +202,7 @@ def _rows_of(rows: Sequence[ConfigurationRow], report: Report) -> str:
 
 def notes(report: Report) -> list[tuple[str, str]]:
     """(where, note) for each different note on the run or a data set, and that a measurement left."""
-    rows = measured(report.configurations)
-    left = [(note, row) for row in rows for note in each_once(row.notes)]
+    left = [(note, row) for row in measured(report.configurations) for note in each_once(row.notes)]
     by_subject = by_key(left, lambda pair: subject_of(pair[0]))
     said = each_once(note for note, _ in left)
     return [

@@ -37,8 +37,9 @@ from loaderprobe.records.phases import BandwidthPhase, KindOfDevice, StorageCeil
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.thresholds import WORTH
 from loaderprobe.records.verdict import ActionCode, Evidence, Forecast, Interval
+from loaderprobe.records.waits import WaitKind
 from loaderprobe.render.words import action_words, knee_words, remark_words
-from tests.analyze.runs import FILES, Cost, alike, rank_run, run
+from tests.analyze.runs import FILES, Cost, alike, looked, rank_run, run
 from tests.analyze.scripted import Truth, measured
 from tests.examples.bandwidth import example_phase
 
@@ -457,6 +458,14 @@ def test_what_gains_is_advised_with_what_to_type(name: str) -> None:
             found.how == ("estimated" if speedup > 1 else "measured")
             and found.after.low <= found.after.value <= found.after.high
         )
+
+
+@pytest.mark.parametrize(("kind", "more"), [("storage", True), ("lock", False)])
+def test_workers_that_wait_for_a_lock_are_not_advised_to_be_more(kind: WaitKind, more: bool) -> None:
+    """They would wait longer for it."""
+    trials = run_experiments(looked(measured(FEEDABLE, 1), kind))
+    codes = [advice.action.code for advice in recommend(trials, Surroundings(storage=FEEDABLE.storage())).advice]
+    assert ("workers" in codes) is more
 
 
 @pytest.mark.parametrize(("loader", "command"), [("torch", "--layout tar"), ("grain", "--layout tar"), ("spdl", "")])

@@ -328,7 +328,8 @@ def _worker_times(measurement: Measurement, verdict: Verdict, storage: PlanSuppl
     waits = {} if from_memory or starved else {source: waited_s}
     if storage is not None and storage.latency_s is not None:
         waits["one file at low load"] = storage.latency_s.low
-    if waits:
+    lock = verdict.speedups.get("lock")
+    if waits and (lock is None or lock.value < WORTH):  # for a lock, more workers would wait longer
         middle, half = (max(waits.values()) + min(waits.values())) / 2, (max(waits.values()) - min(waits.values())) / 2
         parts["wait_s"] = known(middle, "s", "measured", ", ".join(waits), half=half)
     return parts
