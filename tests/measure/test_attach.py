@@ -42,6 +42,7 @@ from loaderprobe.measure.attach.watcher import JUDGED_STEPS, ROUNDS, LoopStep, W
 from loaderprobe.measure.further import CUT_SHORT
 from loaderprobe.measure.session import AGAIN, ATTEMPTS, GivenUp, Interrupted
 from loaderprobe.records.attached import AttachRequest
+from loaderprobe.records.diagnosis import OwnMeasured
 from loaderprobe.records.measurement import Measurement, WorkerBatches
 from loaderprobe.records.rank_processes import NotTogether, RankOffer
 from loaderprobe.records.waits import CodePlace
@@ -830,3 +831,27 @@ def test_a_rank_that_dies_leaves_no_other_waiting() -> None:
 
     first, _ = ran((0.001, nothing), (0.001, dies))
     assert isinstance(first.error, LostRank) and 29 <= first.coroutine.steps <= 30
+
+
+def test_ctrl_c_while_ranks_are_written_leaves_the_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is there already; the script ends by Ctrl-C."""
+
+    def interrupted(_: object) -> None:
+        raise KeyboardInterrupt
+
+    kept = list[OwnMeasured]()
+    request = AttachRequest(run=str(tmp_path), scratch=str(tmp_path), command="train.py", budget_s=None)
+    attachment = Attachment(request, lambda *_: None, kept.append)
+    measured: Any = OwnMeasured(config=None, measurement=seen(loop(60), records(60)), data=None)  # type: ignore[arg-type]  # not read
+    vars(attachment)["_ranks"] = SimpleNamespace(
+        measure=lambda *_: measured, notes=lambda _: (), keep=interrupted, not_together=None, is_coordinator=True
+    )
+    monkeypatch.setattr("loaderprobe.measure.attach.attachment.workers_start", lambda *_: ())
+    pauses: Any = SimpleNamespace(total_s=0.0, close=lambda: None)
+    measure = partial(attachment._measured, None, pauses, 60.0, 0.0)  # type: ignore[arg-type]  # its loader is not asked
+    takeover: Any = SimpleNamespace(
+        coroutine=SessionCoroutine(measure), pauses=pauses, resumes=lambda: None, epoch_is_over=False
+    )
+    with pytest.raises(KeyboardInterrupt):
+        attachment._measured_batch(takeover, (iter(()), 1))
+    assert len(kept) == 1 and attachment.record().why_not is None
