@@ -102,7 +102,7 @@ def test_a_sweep_holds_the_disk_against_its_ceiling(
     plant_disk: PlantDisk, photographs: FileSet, tmp_path: Path, fork_server: ForkServer,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    """Two workers are at over 85 % of it. The budget is for a busy machine: no further rounds use it up."""
+    """Two workers are at over 85 % of it in two rounds. The budget is for a busy machine: no more rounds use it up."""
     monkeypatch.setattr("loaderprobe.api.sweep.ForkServer", lambda: nullcontext(fork_server))
     monkeypatch.setattr("loaderprobe.measure.sweep.further_round", lambda *_, **__: ())
     monkeypatch.setattr("loaderprobe.api.sweep.name_kinds", lambda *_: None)
@@ -121,7 +121,7 @@ def test_a_sweep_holds_the_disk_against_its_ceiling(
     with inside(disk, os.getpid(), fork_server._process.pid):
         summary = run(
             "sweep", disk.folder / "photographs", "--workers", 2, "--no-serial", "--compute", "emulated:mlperf-h100",
-            "--batch-size", 2, "--rounds", 1, "--budget", 60, "--json", "--out", tmp_path / "run",
+            "--batch-size", 2, "--rounds", 2, "--budget", 60, "--json", "--out", tmp_path / "run",
         )  # fmt: skip
     (cold,) = summary["configurations"]
     bound = cold["bound"]
