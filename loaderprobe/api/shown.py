@@ -183,8 +183,7 @@ def origin_now(command: str, *paths: Path) -> Origin:
     from loaderprobe.system.environment import describe_environment
     from loaderprobe.system.host import utc_timestamp
 
-    created = utc_timestamp()
-    return Origin(created_utc=created, command=command, environment=describe_environment(paths))
+    return Origin(created_utc=utc_timestamp(), command=command, environment=describe_environment(paths))
 
 
 def usual_out(kind: str = "") -> Path:

@@ -335,6 +335,7 @@ MESSAGES: dict[str, str] = {
     "read_not_timed": "the storage alone was not read: only that times a read, not a worker's wait",
     "read_in_shard_not_timed": "the time of a read within a shard was not measured",
     "file_wait_unknown": "how long a worker waits for a file on storage that keeps up is not known",
+    "waits_for_lock": "they wait for a lock, and more of them would wait longer",
     "ranks_do_not_pause": "ranks read without pauses",
     "bandwidth_without_workers": "a bandwidth result has no worker: plan from a sweep",
     "trace_without_workers": "a recording holds nothing of the loader's workers: plan from a sweep",

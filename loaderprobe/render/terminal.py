@@ -205,8 +205,7 @@ def _chart(chart: Chart, width: int) -> Iterator[RenderableType]:
     if chart.unit and any(row.bars or row.point for row in rows) and (entries := _legend(chart, rows)):
         # Lines end between entries only.
         joined = "  ".join(entry.replace(" ", _NO_BREAK) for entry in entries)
-        lines = wrap(joined, width, break_long_words=False, break_on_hyphens=False)
-        yield _text("\n".join(lines), "dim")
+        yield _text("\n".join(wrap(joined, width, break_long_words=False, break_on_hyphens=False)), "dim")
 
 
 def _axis_text(chart: Chart, cells: int) -> str:

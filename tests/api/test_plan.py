@@ -29,6 +29,7 @@ from loaderprobe.records.measurement import ComputeInfo, Measurement
 from loaderprobe.records.phases import StorageCeiling
 from loaderprobe.records.plan import Amount, CatalogueEntry, Tier
 from loaderprobe.records.remark import Remark
+from loaderprobe.records.waits import WaitKind
 from loaderprobe.storage import catalogue as module
 from loaderprobe.storage.catalogue import catalogue, entry_named, published
 from tests.analyze.runs import FILE_BYTES, Cost, alike, looked
@@ -758,6 +759,16 @@ def test_the_range_of_a_plan_is_no_narrower_than_that_of_training(rounds: Any, w
     rate, trained = loaderprobe.plan(result).inputs["rate"], result.row.images_per_s
     assert trained is not None and trained.half > 0.4 * trained.value
     assert (rate.half >= 0.4 * rate.value, "as sure as training" in rate.source) == (wide, wide)
+
+
+@pytest.mark.parametrize(("kind", "refused"), [("storage", None), ("lock", Remark(code="waits_for_lock"))])
+def test_workers_that_wait_for_a_lock_are_not_counted(kind: WaitKind, refused: Remark | None) -> None:
+    """More of them would wait longer; their cores are known all the same."""
+    waiting = scripted(alike(baseline=400.0), Cost(cpu_s=0.001, blocked_s=0.009), compute=2234.0, workers=4)
+    storage_plan = planned(looked(waiting, kind))
+    assert storage_plan.refused.get("workers") == refused
+    assert (storage_plan.need("workers") is None) is (refused is not None)
+    assert storage_plan.need("cores") is not None
 
 
 @pytest.mark.parametrize("ranks", [1, 2])

@@ -243,7 +243,9 @@ def measured_workload(
     times = _worker_times(measurement, verdict, storage)
     if not times:
         refused["cores"] = Remark(code="no_worker_times")
-    if "wait_s" not in times:
+    if (lock := verdict.speedups.get("lock")) and lock.value >= WORTH and times.pop("wait_s", None):
+        refused["workers"] = Remark(code="waits_for_lock")
+    elif "wait_s" not in times:
         refused["workers"] = Remark(code="file_wait_unknown" if times else "no_worker_times")
     emulated = measurement.compute.specified_images_per_s is not None
     return PlanWorkload(
@@ -328,8 +330,7 @@ def _worker_times(measurement: Measurement, verdict: Verdict, storage: PlanSuppl
     waits = {} if from_memory or starved else {source: waited_s}
     if storage is not None and storage.latency_s is not None:
         waits["one file at low load"] = storage.latency_s.low
-    lock = verdict.speedups.get("lock")
-    if waits and (lock is None or lock.value < WORTH):  # for a lock, more workers would wait longer
+    if waits:
         middle, half = (max(waits.values()) + min(waits.values())) / 2, (max(waits.values()) - min(waits.values())) / 2
         parts["wait_s"] = known(middle, "s", "measured", ", ".join(waits), half=half)
     return parts
